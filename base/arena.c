@@ -1,6 +1,6 @@
 #include "base/arena.h"
 
-#include <stdlib.h>
+#include "base/mem_large.h"
 
 enum { CHUNK_BYTES = 16 * 1024, ALIGNMENT = 16 };
 
@@ -17,7 +17,7 @@ void arena_init(struct arena *a, size_t byte_budget, size_t call_budget) {
 static void free_chunks(struct arena_chunk *chunk) {
     while (chunk) {
         struct arena_chunk *next = chunk->next;
-        free(chunk);
+        mem_free(chunk);
         chunk = next;
     }
 }
@@ -29,6 +29,7 @@ void arena_release(struct arena *a) {
 
 void arena_reset(struct arena *a) {
     a->byte_count = a->call_count = 0;
+    a->starved = false;
     a->current = a->first;
     if (!a->first)
         return;
@@ -42,7 +43,8 @@ static struct arena_chunk *add_chunk(struct arena *a, size_t size) {
     size = MAX(size, (size_t)CHUNK_BYTES);
     if (!add_ok(size, sizeof(struct arena_chunk), &total))
         return NULL;
-    struct arena_chunk *chunk = malloc((size_t)total);
+    struct arena_chunk *chunk = mem_try_realloc(NULL, (size_t)total);
+    a->starved |= !chunk;
     if (!chunk)
         return NULL;
     *chunk = (struct arena_chunk){.size = size};

@@ -15,6 +15,8 @@ struct arena {
     struct arena_chunk *first, *current; /* owned */
     size_t byte_budget, byte_count;      /* budget 0: unlimited */
     size_t call_budget, call_count;
+    bool
+        starved; /* a call failed for want of memory, not for its budget; until all is given back */
 };
 
 /* Empty. Budgets of 0: unlimited. byte_budget counts what is asked for, rounded up to 16 bytes;
@@ -24,7 +26,7 @@ void arena_init(struct arena *a, size_t byte_budget, size_t call_budget);
 void arena_release(struct arena *a);
 /* Everything that was allocated is gone; the budgets are whole again. Keeps the first chunk. */
 void arena_reset(struct arena *a);
-/* 16-byte aligned, zeroed; NULL past the budget */
+/* 16-byte aligned, zeroed; NULL past the budget, or out of memory */
 MUST_CHECK void *arena_alloc(struct arena *a, size_t size);
 /* len + 1 bytes, zero-terminated */
 MUST_CHECK void *arena_copy(struct arena *a, const void *data, size_t len);

@@ -1,7 +1,8 @@
 #include "base/buf.h"
 
+#include "base/mem_large.h"
+
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { FIRST_CAPACITY = 64 };
 
@@ -37,7 +38,7 @@ static bool grow(struct buf *b, size_t more) {
         MAX((size_t)want, MAX((size_t)FIRST_CAPACITY, b->cap < SIZE_MAX / 2 ? b->cap * 2 : b->cap));
     if (b->limit && cap > b->limit + 1)
         cap = b->limit + 1;
-    char *data = realloc(b->data, cap);
+    char *data = cap < MEM_LARGE ? mem_realloc(b->data, cap) : mem_try_realloc(b->data, cap);
     if (!data) {
         b->failed = true;
         return false;

@@ -2,8 +2,8 @@
  * buf.h - a growing byte buffer, always zero-terminated behind its length, with an optional hard
  * limit.
  *
- * Past the limit (or out of memory) the buffer goes `failed`: further appends do nothing, and the
- * caller checks once at the end.
+ * Past the limit (or out of memory for a large one) it goes `failed`: further appends do nothing,
+ * and the caller checks once at the end.
  */
 #ifndef BASE_BUF_H
 #define BASE_BUF_H

@@ -18,6 +18,9 @@ int64_t clock_us(void) {
 int64_t clock_ms(void) {
     return clock_ns() / 1000000;
 }
+int64_t clock_boot_ms(void) {
+    return read_ns(CLOCK_BOOTTIME) / 1000000;
+}
 int64_t wall_ms(void) {
     return read_ns(CLOCK_REALTIME) / 1000000;
 }

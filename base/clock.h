@@ -11,6 +11,8 @@ int64_t clock_ns(void); /* CLOCK_MONOTONIC */
 int64_t clock_us(void);
 /* CLOCK_MONOTONIC in milliseconds. */
 int64_t clock_ms(void);
+/* CLOCK_BOOTTIME in milliseconds: goes on while the machine sleeps. */
+int64_t clock_boot_ms(void);
 int64_t wall_ms(void); /* milliseconds since 1970 */
 /* Blocks this thread for ms milliseconds, whatever signals come; 0 or less: not at all. */
 void sleep_ms(int64_t ms);

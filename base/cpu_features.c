@@ -74,6 +74,7 @@ struct cpu_features cpu_features_of_x86(const struct cpu_registers_x86 *r) {
         {CPU_AVX512DQ, r->leaf7_ebx, 17, avx512},
         {CPU_AVX512VL, r->leaf7_ebx, 31, avx512},
         {CPU_AVX512_VBMI, r->leaf7_ecx, 1, avx512},
+        {CPU_AVX512_VBMI2, r->leaf7_ecx, 6, avx512},
         {CPU_AVX512_VNNI, r->leaf7_ecx, 11, avx512},
         {CPU_AVX512_BF16, r->leaf7_1_eax, 5, avx512},
         {CPU_AVX512_FP16, r->leaf7_edx, 23, avx512},

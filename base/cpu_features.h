@@ -39,6 +39,7 @@
     X(AVX512DQ, "avx512dq", AVX512F)                                                               \
     X(AVX512VL, "avx512vl", AVX512F)                                                               \
     X(AVX512_VBMI, "avx512_vbmi", AVX512BW)                                                        \
+    X(AVX512_VBMI2, "avx512_vbmi2", AVX512BW)                                                      \
     X(AVX512_VNNI, "avx512_vnni", AVX512F)                                                         \
     X(AVX512_BF16, "avx512_bf16", AVX512BW)                                                        \
     X(AVX512_FP16, "avx512_fp16", AVX512BW)                                                        \

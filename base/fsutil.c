@@ -184,6 +184,11 @@ int file_map_open(struct file_map *map, const char *path, struct error *err) {
     return rc;
 }
 
+void file_map_forget(const struct file_map *map) {
+    if (map->data)
+        (void)madvise((void *)map->data, map->len, MADV_DONTNEED);
+}
+
 void file_map_close(struct file_map *map) {
     if (map->data)
         munmap((void *)map->data, map->len);

@@ -31,6 +31,9 @@ struct file_map {
 };
 /* read-only, shared; a regular file, as file_open takes it */
 MUST_CHECK int file_map_open(struct file_map *map, const char *path, struct error *err);
+/* Takes the pages out of the process's memory, while the system may keep them in its cache: for
+ * those that were read once. Pointers stay good; what is read again is fetched again. */
+void file_map_forget(const struct file_map *map);
 /* Unmaps; pointers into data are stale then. Nothing happens to a map that was closed or never
  * opened (zeroed). */
 void file_map_close(struct file_map *map);

@@ -1,4 +1,4 @@
-#include "base/base.h"
+#include "base/mem_large.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -43,8 +43,12 @@ void *mem_calloc(size_t count, size_t size) {
     return p;
 }
 
+void *mem_try_realloc(void *old, size_t size) {
+    return realloc(old, size ? size : 1);
+}
+
 void *mem_realloc(void *old, size_t size) {
-    void *p = realloc(old, size ? size : 1);
+    void *p = mem_try_realloc(old, size);
     CHECK_MSG(p, "out of memory for %zu bytes", size);
     return p;
 }

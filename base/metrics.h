@@ -21,7 +21,7 @@
 #include "base/error.h"
 
 enum metric_kind { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
-enum { METRIC_LABELS_MAX = 16, METRIC_BUCKETS_MAX = 24, METRIC_COPY_LABEL_MAX = 320 };
+enum { METRIC_LABELS_MAX = 20, METRIC_BUCKETS_MAX = 24, METRIC_COPY_LABEL_MAX = 320 };
 
 /* The values of one metric. */
 struct metric_cells {

@@ -9,7 +9,7 @@
 
 #include <pthread.h>
 
-enum { METRIC_TABLES_MAX = 64 };
+enum { METRIC_TABLES_MAX = 128 };
 
 /* Tables of one layout are copies of each other: the page has their rows side by side. */
 struct metric_table {

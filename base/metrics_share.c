@@ -62,16 +62,17 @@ static bool is_locked(int fd) {
 /* The file of a place that nobody has, locked; -1: somebody has it, or errno says why not. */
 static int take_file(int place) {
     char path[PATH_BYTES];
-    struct stat st;
     path_of(place, path);
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return -1;
-    bool taken = lock(fd) && fstat(fd, &st) == 0 &&
-                 (st.st_size == FILE_BYTES || ftruncate(fd, FILE_BYTES) == 0);
-    if (!taken)
-        close(fd);
-    return taken ? fd : -1;
+    /* room for all of it: a write to a page for which the disk has none would end the process */
+    int code = lock(fd) ? posix_fallocate(fd, 0, FILE_BYTES) : errno;
+    if (!code)
+        return fd;
+    close(fd);
+    errno = code;
+    return -1;
 }
 
 /* The descriptor stays open, and with it the lock, while the process lives. */

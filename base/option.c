@@ -127,7 +127,8 @@ static int take_foreign(struct parse *p, const struct option_foreign *foreign, c
 }
 
 /* Keys are names, or long spellings of other servers, with _ between words. */
-static int take_yaml_entry(void *ctx, const char *key, const char *value, struct error *err) {
+static int take_yaml_entry(void *ctx, const char *key, const char *value, bool is_list,
+                           struct error *err) {
     struct parse *p = ctx;
     char place[ERROR_TEXT_MAX / 2], spelling[SPELLING_MAX];
     bool negated = false;
@@ -139,6 +140,8 @@ static int take_yaml_entry(void *ctx, const char *key, const char *value, struct
     const struct option_row *row = option_find_row(p->table, spelling + 2, spelling_len - 2, '-');
     if (strchr(key, '-'))
         return refuse_unknown(p, place, spelling, spelling_len);
+    if (is_list && !(row && row->list))
+        return error_set(p->err, ERR_INVALID, "%s: one value, not a list", place);
     if (row)
         return set_text(p, row, value, place);
     if ((row = option_find_alias(p->table, spelling, spelling_len, &negated)) && !negated)
@@ -148,6 +151,23 @@ static int take_yaml_entry(void *ctx, const char *key, const char *value, struct
     if (foreign)
         return take_foreign(p, foreign, place, strcmp(value, "true") ? value : NULL);
     return refuse_unknown(p, place, spelling, spelling_len);
+}
+
+int option_set(const struct option_table *table, void *settings, const char *name,
+               const char *value, struct error *err) {
+    struct parse p = {.table = table, .settings = settings, .err = err};
+    char place[SPELLING_MAX + 16], spelling[SPELLING_MAX];
+    bool negated = false;
+    size_t len = (size_t)snprintf(spelling, sizeof spelling, "--%s", name);
+    snprintf(place, sizeof place, "option '%.64s'", name);
+    if (len >= sizeof spelling)
+        return error_set(err, ERR_INVALID, "unknown %s", place);
+    const struct option_row *row = option_find_row(table, name, len - 2, '-');
+    if (row)
+        return set_text(&p, row, value, place);
+    row = option_find_alias(table, spelling, len, &negated);
+    return row && !negated ? set_alias(&p, row, value, place)
+                           : refuse_unknown(&p, place, spelling, len);
 }
 
 static void env_name(const char *name, char out[NAME_MAX_LEN + 16]) {
@@ -233,6 +253,10 @@ static bool word_is(const struct word *w, const char *name, char short_name) {
 static const char *word_value(struct parse *p, const struct word *w, int *at) {
     if (w->value)
         return w->value;
+    const char *next = *at + 1 < p->argc ? p->argv[*at + 1] : NULL;
+    bool is_flag = next && next[0] == '-' && !(next[1] >= '0' && next[1] <= '9');
+    if (w->row && w->row->alone && !w->is_alias && (!next || is_flag))
+        return w->row->alone;
     return *at + 1 < p->argc ? p->argv[++*at] : NULL;
 }
 
@@ -298,7 +322,8 @@ static int take_more_words(struct parse *p, const struct option_row *row, const 
 /* Two spellings of one setting must agree: else one of them would be lost. */
 static int mention(struct parse *p, const struct word *w, const char *value) {
     struct mention *m = &p->mentions[w->row - p->table->rows];
-    bool other = m->spelling && (m->len != w->len || memcmp(m->spelling, w->text, w->len) != 0);
+    bool other = m->spelling && !w->row->list &&
+                 (m->len != w->len || memcmp(m->spelling, w->text, w->len) != 0);
     if (other && (m->is_alias || w->is_alias) && strcmp(m->value, value) != 0)
         return error_set(p->err, ERR_INVALID, "%.*s and %.*s are one setting, --%s: give one",
                          (int)m->len, m->spelling, (int)w->len, w->text, w->row->name);
@@ -307,6 +332,15 @@ static int mention(struct parse *p, const struct word *w, const char *value) {
     m->is_alias = w->is_alias;
     m->value = value;
     return 0;
+}
+
+static int add_to_list(struct parse *p, const struct option_row *row, const char *value,
+                       const char *place) {
+    struct buf all = {0};
+    buf_addf(&all, "%s\n%s", *(char **)((char *)p->settings + row->offset), value);
+    int rc = set_text(p, row, buf_text(&all), place);
+    buf_release(&all);
+    return rc;
 }
 
 static int take_row(struct parse *p, const struct word *w, int *at) {
@@ -323,9 +357,12 @@ static int take_row(struct parse *p, const struct word *w, int *at) {
         value = word_value(p, w, at);
     if (!value)
         return error_set(p->err, ERR_INVALID, "%s needs a value", place);
+    bool again = p->mentions[row - p->table->rows].spelling != NULL;
     int rc = mention(p, w, value);
     if (rc)
         return rc;
+    if (row->list && again)
+        return add_to_list(p, row, value, place);
     if (row->many)
         return take_more_words(p, row, value, place, at);
     return w->is_alias ? set_alias(p, row, value, place) : set_text(p, row, value, place);

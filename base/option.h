@@ -1,6 +1,6 @@
 /*
- * option.h - every setting of a program in one table. The same table prints --help and the page
- * docs/options.md.
+ * option.h - every setting of a program in one table. The same table prints --help, the manual
+ * pages and docs/options.md.
  *
  * A row may have other spellings (`aliases`): those of llama-server, vLLM and SGLang that mean the
  * same. What else such servers take, and this one does not have, is in the table's `foreign`: it is
@@ -57,6 +57,12 @@ struct option_row {
     bool secret;
     bool many; /* OPTION_STRING: further words are added, with commas, once all `arguments` of the
                   table are given elsewhere */
+    /* OPTION_STRING: may be given again, and as a list in the file; the values are joined by line
+     * breaks */
+    bool list;
+    /* no OPTION_BOOL: the value of --name without one, at the end or before another flag; NULL: it needs
+     * one */
+    const char *alone;
     const char *group; /* heading in --help; NULL: the table's title */
     /* Other spellings, blanks between: "-c --ctx-size". "!" before one of a bool: it means false. */
     const char *aliases;
@@ -99,10 +105,18 @@ enum option_outcome { OPTION_RUN = 0, OPTION_HELP_PRINTED = 1 };
 MUST_CHECK int option_parse(const struct option_table *table, void *settings, int argc, char **argv,
                             const char **positional, size_t max_positional,
                             size_t *positional_count, struct error *err);
+/* Sets one row of settings that option_parse has filled; name: a row's, or a long spelling without its
+ * dashes. */
+MUST_CHECK int option_set(const struct option_table *table, void *settings, const char *name,
+                          const char *value, struct error *err);
 /* Frees the strings of a parse. *settings must not be used after it. */
 void option_free(const struct option_table *table, void *settings);
 void option_print_help(const struct option_table *table);     /* to standard output */
 void option_print_markdown(const struct option_table *table); /* a table for docs/options.md */
+/* Appends the manual page of the program (man(7), section 1); name is its command in one phrase. */
+void option_man(struct buf *out, const struct option_table *table, const char *name);
+/* Appends text so that it reads the same in man(7): escapes hyphens, backslashes, leading dots. */
+void option_man_text(struct buf *out, const char *text);
 /* A table of flags that are no rows, for docs/options.md. */
 void option_print_foreign(const struct option_foreign *foreign, size_t count);
 /* "name=value" for each row whose value is not its default; for logs and for passing settings to a

@@ -1,4 +1,5 @@
 #include "base/option.h"
+#include "base/option_internal.h"
 #include "base/option_value.h"
 
 #include <ctype.h>
@@ -8,46 +9,66 @@ static const char *const TYPE_WORDS[] = {
     [OPTION_BOOL] = "",     [OPTION_INT] = "N", [OPTION_FLOAT] = "X",      [OPTION_STRING] = "TEXT",
     [OPTION_SIZE] = "SIZE", [OPTION_ENUM] = "", [OPTION_DURATION] = "TIME"};
 
-static const char *value_word(const struct option_row *row) {
+const char *option_value_word(const struct option_row *row) {
     return row->type == OPTION_ENUM ? row->choices : TYPE_WORDS[row->type];
 }
 
 #define LARGE 9007199254740991.0 /* 2^53 - 1: a bound for the double's sake only */
 
-/* "1 to 65535 tokens", or nothing. */
-static void print_range(const struct option_row *row, const char *before) {
+void option_add_range(struct buf *out, const struct option_row *row, const char *before) {
     bool bounded = row->min != 0 || row->max != 0;
     char min[OPTION_BOUND_MAX], max[OPTION_BOUND_MAX];
     if (row->type == OPTION_SIZE || row->type == OPTION_DURATION) {
         if (bounded)
-            printf("%s%s to %s", before, option_bound_text(row, row->min, min),
-                   option_bound_text(row, row->max, max));
+            buf_addf(out, "%s%s to %s", before, option_bound_text(row, row->min, min),
+                     option_bound_text(row, row->max, max));
         return;
     }
     if (row->max >= LARGE)
-        printf("%s%.15g or more", before, row->min);
+        buf_addf(out, "%s%.15g or more", before, row->min);
     else if (bounded)
-        printf("%s%.15g to %.15g", before, row->min, row->max);
+        buf_addf(out, "%s%.15g to %.15g", before, row->min, row->max);
     if (row->unit)
-        printf("%s%s", bounded ? " " : before, row->unit);
+        buf_addf(out, "%s%s", bounded ? " " : before, row->unit);
 }
 
-/* "-c, --ctx-size", or nothing. */
-static void print_aliases(const struct option_row *row, const char *before, const char *quote) {
+void option_add_aliases(struct buf *out, const struct option_row *row, const char *before,
+                        const char *quote) {
     const char *at = row->aliases;
     while (at && *at) {
         size_t len = strcspn(at, " ");
         bool negated = *at == '!';
-        printf("%s%s%.*s%s%s", before, quote, (int)(len - negated), at + negated, quote,
-               negated ? " (means no)" : "");
+        buf_addf(out, "%s%s%.*s%s%s", before, quote, (int)(len - negated), at + negated, quote,
+                 negated ? " (means no)" : "");
         before = ", ";
         at += len + strspn(at + len, " ");
     }
 }
 
+static void print_buf(struct buf *text) {
+    fputs(buf_text(text), stdout);
+    buf_release(text);
+}
+
+/* "1 to 65535 tokens", or nothing. */
+static void print_range(const struct option_row *row, const char *before) {
+    struct buf text;
+    buf_init(&text, 0);
+    option_add_range(&text, row, before);
+    print_buf(&text);
+}
+
+/* "-c, --ctx-size", or nothing. */
+static void print_aliases(const struct option_row *row, const char *before, const char *quote) {
+    struct buf text;
+    buf_init(&text, 0);
+    option_add_aliases(&text, row, before, quote);
+    print_buf(&text);
+}
+
 static void print_row(const struct option_row *row) {
     char left[160], short_text[8] = "    ";
-    const char *word = value_word(row);
+    const char *word = option_value_word(row);
     if (row->short_name)
         snprintf(short_text, sizeof short_text, "-%c, ", row->short_name);
     snprintf(left, sizeof left, "  %s--%s%s%s", short_text, row->name, *word ? " " : "", word);
@@ -62,18 +83,18 @@ static void print_row(const struct option_row *row) {
     printf("\n");
 }
 
-static const char *group_of(const struct option_table *table, const struct option_row *row) {
+const char *option_group(const struct option_table *table, const struct option_row *row) {
     return row->group ? row->group : table->title ? table->title : "Options";
 }
 
 /* The rows of row `first`'s group that are not among the important ones, unless an earlier row was of
  * it. */
 static void print_group(const struct option_table *table, size_t first) {
-    const char *group = group_of(table, &table->rows[first]);
+    const char *group = option_group(table, &table->rows[first]);
     bool begun = false;
     for (size_t i = 0; i < table->count; i++) {
         const struct option_row *row = &table->rows[i];
-        bool other = strcmp(group_of(table, row), group) != 0;
+        bool other = strcmp(option_group(table, row), group) != 0;
         if (i < first && !other)
             return;
         if (other || row->hidden || row->important)
@@ -140,7 +161,7 @@ void option_print_markdown(const struct option_table *table) {
         for (const char *c = row->name; *c; c++)
             putchar(*c == '-' ? '_' : toupper((unsigned char)*c));
         printf("` | ");
-        print_cell(row->type == OPTION_BOOL ? "true|false" : value_word(row));
+        print_cell(row->type == OPTION_BOOL ? "true|false" : option_value_word(row));
         print_range(row, ", ");
         printf(" | %s | ", row->fallback ? row->fallback : "");
         print_cell(row->help);

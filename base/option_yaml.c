@@ -59,15 +59,33 @@ static bool is_null(const yaml_event_t *e) {
     return !*text || !strcmp(text, "~") || !strcmp(text, "null");
 }
 
+static int take_list(struct load *l, const char *key) {
+    struct buf all = {0};
+    const char *value = NULL;
+    size_t line = l->event.start_mark.line + 1;
+    int rc;
+    while (!(rc = next_event(l)) && l->event.type != YAML_SEQUENCE_END_EVENT) {
+        if ((rc = scalar_text(l, "an item of a list must be plain text or a number", &value)))
+            break;
+        buf_addf(&all, "%s%s", all.len ? "\n" : "", value);
+    }
+    if (!rc && all.len && (rc = l->take(l->ctx, key, buf_text(&all), true, l->err)))
+        error_wrap(l->err, "line %zu", line);
+    buf_release(&all);
+    return rc;
+}
+
 static int take_entry(struct load *l) {
     const char *key = NULL, *value = NULL;
     int rc = take_key(l, &key);
     if (rc || (rc = next_event(l)))
         return rc;
-    if ((rc = scalar_text(l, "a value must be plain text or a number, not a list, mapping or alias",
+    if (l->event.type == YAML_SEQUENCE_START_EVENT)
+        return take_list(l, key);
+    if ((rc = scalar_text(l, "a value must be plain text or a number, not a mapping or alias",
                           &value)))
         return rc;
-    return is_null(&l->event) ? 0 : l->take(l->ctx, key, value, l->err);
+    return is_null(&l->event) ? 0 : l->take(l->ctx, key, value, false, l->err);
 }
 
 static int load_mapping(struct load *l) {

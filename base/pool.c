@@ -15,6 +15,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -182,4 +183,11 @@ void thread_pool_run(struct thread_pool *pool, size_t unit_count, unit_fn run, v
     open_round(pool, (uint32_t)unit_count, run, ctx);
     run_units(pool, 0);
     wait_done(pool, (uint32_t)unit_count);
+}
+
+enum { GIVE_WAY_NICE = 5 };
+
+void thread_give_way(void) {
+    /* of this thread alone, on Linux */
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), GIVE_WAY_NICE);
 }

@@ -24,4 +24,8 @@ int thread_pool_size(const struct thread_pool *pool);
 void thread_pool_run(struct thread_pool *pool, size_t unit_count,
                      void (*run)(void *ctx, size_t unit_idx, int thread_idx), void *ctx);
 
+/* For what may wait: the calling thread, and no other, gives way to those that have not called this,
+ * when there is not enough processor for all. Where that is not allowed, nothing happens. */
+void thread_give_way(void);
+
 #endif

@@ -62,8 +62,10 @@ void *queue_pop(struct queue *q) {
     if (q->count) {
         item = q->items[q->head];
         q->head = (q->head + 1) % q->capacity;
-        if (--q->count == 0)
+        if (--q->count == 0) {
+            q->head = 0; /* a large ring that is hardly filled keeps to its first pages */
             set_readable(q, false);
+        }
     }
     pthread_mutex_unlock(&q->lock);
     return item;

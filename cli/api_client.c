@@ -16,6 +16,11 @@ enum { HEAD_MAX = 64 << 10, BODY_MAX = 16 << 20, STOP_LOOK_MS = 100 };
 
 int api_client_init(struct api_client *c, const char *url, const char *api_key, struct error *err) {
     *c = (struct api_client){.port = 80, .api_key = api_key && *api_key ? api_key : NULL};
+    if (!strncmp(url, "https://", 8))
+        return error_set(err, ERR_UNSUPPORTED,
+                         "the address '%s' asks for TLS, which this command does not speak; ask a "
+                         "gateway without --tls-cert (http://)",
+                         url);
     if (strncmp(url, "http://", 7))
         return error_set(err, ERR_INVALID, "the address '%s' must begin with http://", url);
     const char *host = url + 7;

@@ -74,6 +74,7 @@ static void turn(struct chat *c, const char *text) {
     else
         conversation_add(&c->conversation, buf_text(&answer));
     tell_figures(c);
+    talk_stats(&c->talk);
     buf_release(&json);
     buf_release(&answer);
 }
@@ -163,7 +164,7 @@ static void begin(struct chat *c) {
     c->editor = line_editor_new(history, c->colours);
     c->talk.settings = &c->conversation.settings;
     c->talk.client.stop = &interrupted;
-    c->talk.show_reasoning = c->colours;
+    c->talk.show_reasoning = c->colours || c->talk.settings->show_think;
     if (line_editor_is_interactive(c->editor)) {
         sigaction(SIGINT, &action, NULL);
         printf("/help lists what can be done, Ctrl-D ends.\n");

@@ -141,22 +141,21 @@ static int do_system(struct conversation *c, const char *rest, struct error *err
     return 0;
 }
 
-static int do_save(struct conversation *c, const char *rest, struct error *err) {
-    if (!*rest)
-        return error_set(err, ERR_INVALID, "/save FILE");
-    int rc = conversation_save(c, rest, false, err);
+static int save(struct conversation *c, const char *path, bool over, struct error *err) {
+    if (!*path)
+        return error_set(err, ERR_INVALID, over ? "/save! FILE" : "/save FILE");
+    int rc = conversation_save(c, path, over, err);
     if (!rc)
-        printf("saved as %s\n", rest);
+        printf("saved as %s\n", path);
     return rc;
 }
 
+static int do_save(struct conversation *c, const char *rest, struct error *err) {
+    return save(c, rest, false, err);
+}
+
 static int do_save_over(struct conversation *c, const char *rest, struct error *err) {
-    if (!*rest)
-        return error_set(err, ERR_INVALID, "/save! FILE");
-    int rc = conversation_save(c, rest, true, err);
-    if (!rc)
-        printf("saved as %s\n", rest);
-    return rc;
+    return save(c, rest, true, err);
 }
 
 static int do_load(struct conversation *c, const char *rest, struct error *err) {

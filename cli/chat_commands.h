@@ -16,6 +16,7 @@ struct conversation {
 
 /* settings is copied; its texts must outlive the conversation. */
 void conversation_init(struct conversation *c, const struct talk_settings *settings);
+/* Frees the system message and what was said. */
 void conversation_release(struct conversation *c);
 /* Forgets what was said; the system message stays. */
 void conversation_clear(struct conversation *c);

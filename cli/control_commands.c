@@ -1,10 +1,13 @@
-/* trireme scale, trireme status: a line to the supervisor. */
+/* trireme scale, load, reload, unload, status: a line to the supervisor. */
 #include "cli/commands.h"
+#include "cli/model_path.h"
 #include "cli/report.h"
 #include "cli/run_dir.h"
 #include "cli/supervisor.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 struct settings {
     const char *run_dir;
@@ -26,10 +29,30 @@ static const struct option_row STATUS_ROWS[] = {
     {"json", 0, OPTION_BOOL, AT(json), NULL, .help = "Print one JSON object instead."},
 };
 const struct option_table scale_options = {.program = "trireme scale",
-                                           .synopsis = "[OPTIONS] N",
+                                           .synopsis = "[OPTIONS] N [MODEL]",
                                            .summary = "Sets how many workers run, while serving.",
                                            .rows = SCALE_ROWS,
                                            .count = ARRAY_LEN(SCALE_ROWS)};
+const struct option_table load_options = {
+    .program = "trireme load",
+    .synopsis = "[OPTIONS] MODEL",
+    .summary =
+        "Loads a model of a running trireme serve, and waits until it is there. A path or a "
+        "hub's name that it was not told at its start is added, as [NAME=]PATH[,OPTION=VALUE...].",
+    .rows = SCALE_ROWS,
+    .count = ARRAY_LEN(SCALE_ROWS)};
+const struct option_table reload_options = {
+    .program = "trireme reload",
+    .synopsis = "[OPTIONS] [MODEL]",
+    .summary = "Loads a model's files anew, beside those that serve, and moves requests to them.",
+    .rows = SCALE_ROWS,
+    .count = ARRAY_LEN(SCALE_ROWS)};
+const struct option_table unload_options = {
+    .program = "trireme unload",
+    .synopsis = "[OPTIONS] MODEL",
+    .summary = "Ends a model's workers when their streams have ended, and waits for it.",
+    .rows = SCALE_ROWS,
+    .count = ARRAY_LEN(SCALE_ROWS)};
 const struct option_table status_options = {.program = "trireme status",
                                             .synopsis = "[OPTIONS]",
                                             .summary =
@@ -37,19 +60,47 @@ const struct option_table status_options = {.program = "trireme status",
                                             .rows = STATUS_ROWS,
                                             .count = ARRAY_LEN(STATUS_ROWS)};
 
+/* "model loaded, 3 running or waiting: NAME (why not)" as a member of "models". */
+static void add_model(const struct report *r, char *line) {
+    static const char WHY[] = " (cannot be loaded: ";
+    char state[16];
+    unsigned busy = 0;
+    int name = 0;
+    if (sscanf(line, "model %15[a-z], %u running or waiting: %n", state, &busy, &name) != 2 ||
+        !name)
+        return;
+    char *why = strstr(line + name, WHY);
+    if (why)
+        *why = 0;
+    cJSON *item = cJSON_CreateObject();
+    cJSON_AddStringToObject(item, "model", line + name);
+    cJSON_AddStringToObject(item, "state", state);
+    cJSON_AddNumberToObject(item, "busy", busy);
+    if (why) {
+        why[strlen(why + 1)] = 0; /* the bracket */
+        cJSON_AddStringToObject(item, "reason", why + sizeof WHY - 1);
+    }
+    report_add(r, "models", item);
+}
+
 /* "worker 0 running process 17 (adopted) for 3 s" as a member of "processes"; anything else is what
  * the supervisor says of itself. */
-static void add_line(const struct report *r, const char *line) {
+static void add_line(const struct report *r, char *line) {
     char role[16], state[16];
     unsigned idx;
     int pid, begin = 0;
     long long seconds = 0;
+    if (!strncmp(line, "model ", 6)) {
+        add_model(r, line);
+        return;
+    }
     if (sscanf(line, "%15s %u %15s process %d%n", role, &idx, state, &pid, &begin) != 4) {
         report_text(r, "state", line);
         return;
     }
     bool adopted = !strncmp(line + begin, " (adopted)", 10);
     (void)sscanf(line + begin + (adopted ? 10 : 0), " for %lld s", &seconds);
+    const char *model = strstr(line + begin, " s of ");
     cJSON *item = cJSON_CreateObject();
     cJSON_AddStringToObject(item, "role", role);
     cJSON_AddNumberToObject(item, "index", idx);
@@ -57,6 +108,8 @@ static void add_line(const struct report *r, const char *line) {
     cJSON_AddNumberToObject(item, "pid", pid);
     cJSON_AddBoolToObject(item, "adopted", adopted);
     cJSON_AddNumberToObject(item, "seconds", (double)seconds);
+    if (model)
+        cJSON_AddStringToObject(item, "model", model + 6);
     report_add(r, "processes", item);
 }
 
@@ -81,24 +134,52 @@ static int print_reply(const char *name, char *reply, bool json) {
     return 0;
 }
 
+/* "add [NAME=]PATH[,OPTIONS]" with an absolute path, or with a hub's name that has been downloaded. */
+static int make_add_line(const char *word, char *line, size_t size, struct error *err) {
+    bool is_path = access(word, F_OK) == 0;
+    const char *equals = is_path ? NULL : strchr(word, '='),
+               *comma = is_path ? NULL : strchr(word, ',');
+    const char *begin = equals && !(comma && comma < equals) ? equals + 1 : word;
+    size_t len = comma ? (size_t)(comma - begin) : strlen(begin);
+    char *given = mem_strndup(begin, len), *path = NULL, *found = NULL;
+    int rc = model_path_find(given, &found, NULL, err);
+    if (!rc && !found && !(path = realpath(given, NULL)))
+        rc = error_set(
+            err, ERR_NOT_FOUND,
+            "which model? '%s' is neither one of this server, nor a path, nor a hub's name", word);
+    if (!rc && snprintf(line, size, "add %.*s%s%s", (int)(begin - word), word, path ? path : given,
+                        comma ? comma : "") >= (int)size)
+        rc = error_set(err, ERR_LIMIT, "that is too long");
+    free(path);
+    mem_free(found);
+    mem_free(given);
+    return rc;
+}
+
 static int ask(const struct option_table *table, const char *name, size_t words, int argc,
                char **argv) {
     struct settings settings;
     struct error err;
-    const char *word = NULL;
+    const char *word[2] = {NULL, NULL};
     size_t count = 0;
-    char line[64], reply[16384];
-    int rc = option_parse(table, &settings, argc, argv, &word, words, &count, &err);
+    char line[512], reply[16384];
+    int rc = option_parse(table, &settings, argc, argv, word, words, &count, &err);
     if (rc == OPTION_HELP_PRINTED)
         return 0;
-    if (!rc && count < words)
-        rc = error_set(&err, ERR_INVALID, "how many workers?");
+    if (!rc && words && !count && strcmp(name, "reload"))
+        rc = error_set(&err, ERR_INVALID, words == 2 ? "how many workers?" : "which model?");
     if (rc)
         return command_misused(name, &err);
     char *run_dir =
         settings.run_dir ? mem_strdup(settings.run_dir) : run_dir_default(settings.port);
-    snprintf(line, sizeof line, "%s%s%s", name, word ? " " : "", word ? word : "");
+    snprintf(line, sizeof line, "%s%s%s%s%s", name, word[0] ? " " : "", word[0] ? word[0] : "",
+             word[1] ? " " : "", word[1] ? word[1] : "");
     rc = supervisor_ask(run_dir, line, reply, sizeof reply, &err);
+    if (!rc && table == &load_options && !strncmp(reply, "error which model?", 18)) {
+        rc = make_add_line(word[0], line, sizeof line, &err);
+        if (!rc)
+            rc = supervisor_ask(run_dir, line, reply, sizeof reply, &err);
+    }
     if (rc)
         fprintf(stderr, "trireme %s: %s\n", name, err.text);
     else
@@ -109,7 +190,16 @@ static int ask(const struct option_table *table, const char *name, size_t words,
 }
 
 int scale_main(int argc, char **argv) {
-    return ask(&scale_options, "scale", 1, argc, argv);
+    return ask(&scale_options, "scale", 2, argc, argv);
+}
+int load_main(int argc, char **argv) {
+    return ask(&load_options, "load", 1, argc, argv);
+}
+int reload_main(int argc, char **argv) {
+    return ask(&reload_options, "reload", 1, argc, argv);
+}
+int unload_main(int argc, char **argv) {
+    return ask(&unload_options, "unload", 1, argc, argv);
 }
 int status_main(int argc, char **argv) {
     return ask(&status_options, "status", 0, argc, argv);

@@ -9,6 +9,7 @@
  */
 #include "cli/commands.h"
 #include "cli/gguf_text.h"
+#include "cli/model_path.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 
@@ -159,7 +160,7 @@ static int to_gguf(const struct convert_settings *s, const struct model *m,
         put_kept(&w, m, &plan);
         if (o.head_only)
             gguf_put_int(&w, HEAD_ONLY_KEY, GGUF_BOOL, 1);
-        rc = gguf_text_put(&w, s->model, err);
+        rc = gguf_text_put(&w, s->model, m->spec.vocab, err);
     }
     for (size_t i = 0; !rc && source && i < source->kv_count; i++) {
         struct bytes key = source->kvs[i].key;
@@ -425,10 +426,14 @@ static int run(const struct option_table *table, const char *name, bool quantize
         rc = check_target(&s, &err);
     if (rc)
         return command_misused(name, &err);
-    progress_begin(&progress, quantize ? "quantizing" : "converting");
-    rc = quantize && is_folder_type(type) ? quantize_folder(&s, type, &progress, &err)
-                                          : convert(&s, type, &progress, &err);
-    int64_t took_ms = progress_end(&progress);
+    int64_t took_ms = 0;
+    rc = model_path_of_option(&s.model, &err);
+    if (!rc) {
+        progress_begin(&progress, quantize ? "quantizing" : "converting");
+        rc = quantize && is_folder_type(type) ? quantize_folder(&s, type, &progress, &err)
+                                              : convert(&s, type, &progress, &err);
+        took_ms = progress_end(&progress);
+    }
     if (rc)
         fprintf(stderr, "trireme %s: %s\n", name, err.text);
     else

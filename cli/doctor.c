@@ -5,6 +5,7 @@
  */
 #include "base/cpu_features.h"
 #include "cli/commands.h"
+#include "cli/model_path.h"
 #include "cli/report.h"
 #include "model/load/storage_map.h"
 #include "model/model.h"
@@ -53,9 +54,8 @@ static const struct option_row ROWS[] = {
         .alias_words =
             "fp8_e4m3=fp8 float8_e4m3fn=fp8 q8_0=int8 float16=f16 half=f16 bfloat16=bf16 float32=f32 float=f32",
         .help = "as of trireme worker"),
-    ROW(max_step_tokens, "max-step-tokens", OPTION_INT, .fallback = "512", .min = 1, .max = 65536,
-        .unit = "tokens", .aliases = "-ub --ubatch-size --max-num-batched-tokens",
-        .help = "as of trireme worker"),
+    ROW(max_step_tokens, "max-step-tokens", OPTION_INT, .max = 65536, .unit = "tokens",
+        .aliases = "-ub --ubatch-size --max-num-batched-tokens", .help = "as of trireme worker"),
     ROW(max_context, "max-context", OPTION_INT, .max = 1 << 20, .unit = "tokens",
         .aliases = "-c --ctx-size --max-model-len --context-length --max-seq-len --num-ctx",
         .alias_words = "auto=0 -1=0", .help = "as of trireme worker"),
@@ -149,7 +149,7 @@ static int tell_plan(const struct report *r, const struct doctor_settings *o, st
         return rc;
     struct memory_request request = {
         .slot_count = (uint32_t)o->slots,
-        .max_step_tokens = (uint32_t)o->max_step_tokens,
+        .max_step_tokens = o->max_step_tokens ? (uint32_t)o->max_step_tokens : m->dev->step_tokens,
         .max_context = context,
         .block_count = (uint32_t)o->blocks,
         .kv_bytes = o->kv_bytes,
@@ -201,7 +201,9 @@ int doctor_main(int argc, char **argv) {
     if (rc)
         return command_misused("doctor", &err);
     report_begin(&report, o.json);
-    rc = doctor(&report, &o, &err);
+    rc = model_path_of_option(&o.model, &err);
+    if (!rc)
+        rc = doctor(&report, &o, &err);
     if (rc) {
         fprintf(stderr, "trireme doctor: %s\n", err.text);
         report_add(&report, "errors", cJSON_CreateString(err.text));

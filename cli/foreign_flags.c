@@ -56,8 +56,12 @@ const struct option_foreign foreign_flags[] = {
             "no tokens are guessed ahead yet"),
 
     /* the model */
-    REFUSED("-hf --hf-repo -hff --hf-file -mu --model-url --hf-token --revision --download-dir",
-            "nothing is downloaded; give a folder or a .gguf file as --model"),
+    REFUSED("-hff --hf-file --revision",
+            "it is said in the name: ORG/NAME@REVISION:FILE, or ORG/NAME:QUANT"),
+    REFUSED("--hf-token", "set HF_TOKEN: what is on the command line, others can read"),
+    REFUSED("--download-dir", "set HF_HUB_CACHE, or HF_HOME"),
+    REFUSED("-mu --model-url", "models are downloaded by name (ORG/NAME); a file of another host "
+                               "must be there before"),
     REFUSED("--tokenizer --tokenizer-path --skip-tokenizer-init --hf-config-path",
             "the tokenizer is the one in the model's folder; see --model"),
     NOTED_FOR("--tokenizer-mode", "auto", "the tokenizer is the one in the model's folder",
@@ -75,10 +79,13 @@ const struct option_foreign foreign_flags[] = {
             "-n --n-predict --predict --samplers --mirostat --grammar -j --json-schema",
             "requests say it, and generation_config.json of the model's folder for those that do "
             "not"),
-    NOTED_FOR("--task --runner", "auto generate", "models generate",
-              "models generate; there is nothing else to serve yet"),
-    REFUSED("--embedding --embeddings --reranking --rerank --pooling --is-embedding",
-            "models generate; there is nothing else to serve yet"),
+    NOTED_FOR("--task --runner", "auto generate embed pooling",
+              "each model does what its files say it can",
+              "models generate, or make embeddings; there is nothing else to serve yet"),
+    NOTED("--embedding --embeddings --is-embedding",
+          "a model whose files say how its vectors are made answers /v1/embeddings; --pooling says "
+          "it for one whose files do not"),
+    REFUSED("--reranking --rerank", "models generate, or make embeddings; none ranks yet"),
     REFUSED("--lora --lora-scaled --lora-modules --lora-paths --enable-lora --max-loras "
             "--max-lora-rank --control-vector",
             "there are no adapters yet; merge them into the model"),
@@ -134,8 +141,8 @@ const struct option_foreign foreign_flags[] = {
     REFUSED("--reasoning-budget --max-logprobs", "it is not built"),
     REFUSED("--reuse-port", "several gateways share the port: --gateways"),
     REFUSED("--uds --root-path --api-prefix", "put a proxy in front"),
-    REFUSED("--ssl-keyfile --ssl-certfile --ssl-key-file --ssl-cert-file --ssl-ca-certs",
-            "put a proxy in front that speaks TLS"),
+    REFUSED("--ssl-ca-certs", "clients are known by API keys; a proxy in front may ask for "
+                              "certificates"),
     REFUSED("--middleware", "put a proxy in front"),
 
     /* logs */
@@ -148,8 +155,8 @@ const struct option_foreign foreign_flags[] = {
     REFUSED("--log-jsonl", "see --log-format json"),
     REFUSED("--log-file --log-disable --log-prefix --log-timestamps --log-colors",
             "the log goes to standard error"),
-    REFUSED("--disable-log-stats --decode-log-interval --show-time-cost --crash-dump-folder "
-            "--otlp-traces-endpoint",
+    REFUSED("--disable-log-stats --decode-log-interval --show-time-cost --crash-dump-folder",
             "figures are at /metrics, not in the log"),
+    REFUSED("--otlp-traces-endpoint", "see --otlp-endpoint, which speaks OTLP over HTTP"),
 };
 const size_t foreign_flag_count = ARRAY_LEN(foreign_flags);

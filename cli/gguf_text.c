@@ -17,7 +17,7 @@ static const char *const FILES[] = {
 /* ---- tokenizer.json ---- */
 
 /* GGUF's kinds of tokens. */
-enum { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_USER = 4, TOKEN_BYTE = 6 };
+enum { TOKEN_NORMAL = 1, TOKEN_CONTROL = 3, TOKEN_USER = 4, TOKEN_UNUSED = 5, TOKEN_BYTE = 6 };
 
 struct entry {
     char *text;
@@ -29,11 +29,16 @@ struct vocab {
     bool is_bpe, byte_level, byte_fallback;
 };
 
+/* Up to `count` entries. */
+static void add_holes(struct vocab *v, size_t count) {
+    while (v->entries.count < count)
+        vec_push(&v->entries, ((struct entry){NULL, TOKEN_UNUSED}));
+}
+
 static void set_entry(struct vocab *v, int64_t id, struct bytes text, int32_t kind) {
     if (id < 0 || id > 1 << 22)
         return;
-    while ((int64_t)v->entries.count <= id)
-        vec_push(&v->entries, ((struct entry){NULL, TOKEN_NORMAL}));
+    add_holes(v, (size_t)id + 1);
     mem_free(v->entries.items[id].text);
     v->entries.items[id] = (struct entry){mem_strndup((const char *)text.data, text.len), kind};
 }
@@ -280,7 +285,8 @@ static void put_special(struct gguf_writer *w, const struct vocab *v, struct byt
     json_reader_release(&r);
 }
 
-static int put_tokenizer(struct gguf_writer *w, const char *dir, struct error *err) {
+static int put_tokenizer(struct gguf_writer *w, const char *dir, uint32_t vocab,
+                         struct error *err) {
     struct vocab v = {0};
     struct buf tokenizer, config;
     char *path = path_join(dir, "tokenizer.json"),
@@ -294,6 +300,7 @@ static int put_tokenizer(struct gguf_writer *w, const char *dir, struct error *e
         rc = file_read(config_path, TEXT_FILE_MAX, &config, err);
     if (!rc && tokenizer.len && read_tokenizer(buf_bytes(&tokenizer), &v) &&
         (v.byte_level || v.byte_fallback)) {
+        add_holes(&v, vocab);
         put_vocab(w, &v, buf_bytes(&tokenizer));
         if (config.len)
             put_special(w, &v, buf_bytes(&config));
@@ -310,8 +317,8 @@ static int put_tokenizer(struct gguf_writer *w, const char *dir, struct error *e
 
 /* ---- files ---- */
 
-int gguf_text_put(struct gguf_writer *w, const char *dir, struct error *err) {
-    int rc = put_tokenizer(w, dir, err);
+int gguf_text_put(struct gguf_writer *w, const char *dir, uint32_t vocab, struct error *err) {
+    int rc = put_tokenizer(w, dir, vocab, err);
     for (size_t i = 0; !rc && i < ARRAY_LEN(FILES); i++) {
         char *path = path_join(dir, FILES[i]), key[GGUF_NAME_MAX];
         struct buf text;

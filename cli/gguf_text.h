@@ -12,8 +12,11 @@
 #include "base/error.h"
 #include "formats/gguf_write.h"
 
-/* Puts both for a folder. A tokenizer of another kind: only the files. */
-MUST_CHECK int gguf_text_put(struct gguf_writer *w, const char *dir, struct error *err);
+/* Puts both for a folder whose model has `vocab` rows of embeddings: ids below that nobody has taken
+ * become tokens without use, since other programs want one for each row. A tokenizer of another
+ * kind: only the files. */
+MUST_CHECK int gguf_text_put(struct gguf_writer *w, const char *dir, uint32_t vocab,
+                             struct error *err);
 /* Writes the kept files into a folder; *count: how many. */
 MUST_CHECK int gguf_text_restore(const struct gguf *g, const char *dir, size_t *count,
                                  struct error *err);

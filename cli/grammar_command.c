@@ -1,7 +1,7 @@
 /*
  * grammar_command.c - trireme grammar: what a constraint accepts, for people and for checks.
  *
- * One JSON object a line comes in: a constraint ("schema", "regex", "gbnf" or "structure") and
+ * One JSON object a line comes in: a constraint ("schema", "regex", "gbnf", "lark" or "structure") and
  * "texts"; one goes out, in order: {"ok": true, "accepts": [...]}, or {"ok": false, "error"} where
  * the constraint cannot be compiled.
  */
@@ -34,8 +34,8 @@ const struct option_table grammar_options = {
     .program = "trireme grammar",
     .synopsis = "[OPTIONS]",
     .summary =
-        "Says which texts a constraint accepts: reads {\"schema\" | \"regex\" | \"gbnf\" | \"structure\", "
-        "\"texts\"} a line, writes {\"ok\", \"accepts\"} or {\"ok\", \"error\"}.",
+        "Says which texts a constraint accepts: reads {\"schema\" | \"regex\" | \"gbnf\" | \"lark\" | "
+        "\"structure\", \"texts\"} a line, writes {\"ok\", \"accepts\"} or {\"ok\", \"error\"}.",
     .rows = ROWS,
     .count = ARRAY_LEN(ROWS)};
 
@@ -54,10 +54,10 @@ static bool read_constraint(struct json_reader *r, struct buf *out) {
         buf_add_bytes(out, r->text);
         return true;
     }
-    size_t from = r->offset;
-    if (event == JSON_ERROR || event == JSON_END || !json_skip(r))
+    struct bytes raw;
+    if (event == JSON_ERROR || event == JSON_END || !json_take(r, &raw))
         return false;
-    buf_add(out, r->start + from, r->offset + r->raw.len - from);
+    buf_add_bytes(out, raw);
     return true;
 }
 
@@ -80,6 +80,7 @@ static bool read_member(struct json_reader *r, struct question *q) {
     } KINDS[] = {{"schema", GRAMMAR_JSON_SCHEMA},
                  {"regex", GRAMMAR_REGEX},
                  {"gbnf", GRAMMAR_GBNF},
+                 {"lark", GRAMMAR_LARK},
                  {"structure", GRAMMAR_STRUCTURE}};
     for (size_t i = 0; i < ARRAY_LEN(KINDS); i++)
         if (bytes_equal(r->text, bytes_str(KINDS[i].key))) {
@@ -91,7 +92,7 @@ static bool read_member(struct json_reader *r, struct question *q) {
         }
     return bytes_equal(r->text, bytes_str("texts"))
                ? read_texts(r, q)
-               : json_fail(r, "unknown key; known are schema, regex, gbnf, structure, texts");
+               : json_fail(r, "unknown key; known are schema, regex, gbnf, lark, structure, texts");
 }
 
 static int read_question(struct bytes line, struct question *q, struct error *err) {
@@ -101,7 +102,7 @@ static int read_question(struct bytes line, struct question *q, struct error *er
     for (enum json_event event; ok && (event = json_next(&r)) != JSON_OBJECT_END;)
         ok = event == JSON_KEY && read_member(&r, q);
     if (ok && !q->found)
-        ok = json_fail(&r, "there is no constraint (schema, regex, gbnf or structure)");
+        ok = json_fail(&r, "there is no constraint (schema, regex, gbnf, lark or structure)");
     int rc = ok ? 0 : error_set(err, ERR_INVALID, "%s", r.error.text);
     json_reader_release(&r);
     q->source.text = bytes_of(buf_text(&q->text), q->text.len);

@@ -1,6 +1,7 @@
 /* trireme info: what a model folder holds and what serving it takes, without a device and without
  * reading weights. */
 #include "cli/commands.h"
+#include "cli/model_path.h"
 #include "cli/report.h"
 
 #include "base/fsutil.h"
@@ -8,6 +9,7 @@
 #include "formats/gguf.h"
 #include "model/load/quantized.h"
 #include "model/model.h"
+#include "model/read/pooling.h"
 #include "model/run/layer_kinds.h"
 #include "text/bundle.h"
 #include "text/chat.h"
@@ -22,15 +24,16 @@ struct info_settings {
     bool json;
 };
 
-static const struct option_row ROWS[] = {{.name = "model",
-                                          .short_name = 'm',
-                                          .type = OPTION_STRING,
-                                          .offset = offsetof(struct info_settings, model),
-                                          .help = "Folder of a model, or a GGUF file."},
-                                         {.name = "json",
-                                          .type = OPTION_BOOL,
-                                          .offset = offsetof(struct info_settings, json),
-                                          .help = "Print one JSON object instead."}};
+static const struct option_row ROWS[] = {
+    {.name = "model",
+     .short_name = 'm',
+     .type = OPTION_STRING,
+     .offset = offsetof(struct info_settings, model),
+     .help = "Folder of a model, a GGUF file, or a hub's name."},
+    {.name = "json",
+     .type = OPTION_BOOL,
+     .offset = offsetof(struct info_settings, json),
+     .help = "Print one JSON object instead."}};
 const struct option_table info_options = {
     .program = "trireme info",
     .synopsis = "[OPTIONS] MODEL",
@@ -234,8 +237,7 @@ static int tell_text(const struct report *r, const char *dir, struct error *err)
     if (!rc)
         rc = chat_load(&bundle, &chat, err);
     if (!rc) {
-        report_row(r, "chat template", "%s",
-                   chat_has_template(chat) ? "yes" : "none: completions only");
+        report_row(r, "chat template", "%s", chat_has_template(chat) ? "yes" : "none");
         report_bool(r, "chat_template", chat_has_template(chat));
     }
     chat_free(&chat);
@@ -284,6 +286,23 @@ static int tell_folder(const struct report *r, const char *dir) {
     return failed(r, rc, &err) + failed(r, weights_rc, &weights_err);
 }
 
+/* How the model's files say that its embeddings are made. */
+static void tell_embeddings(const struct report *r, const char *dir) {
+    static const char *const NAMES[POOLING_COUNT] = {[POOLING_LAST] = "last",
+                                                     [POOLING_MEAN] = "mean",
+                                                     [POOLING_CLS] = "cls",
+                                                     [POOLING_MAX] = "max"};
+    struct pooling_spec spec;
+    struct error err;
+    if (pooling_read(dir, &spec, &err)) {
+        report_row(r, "embeddings", "none: %s", err.text);
+    } else if (spec.kind != POOLING_NONE) {
+        report_row(r, "embeddings", "--pooling %s%s", NAMES[spec.kind],
+                   spec.normalize ? ", of length 1" : "");
+        report_text(r, "embeddings", NAMES[spec.kind]);
+    }
+}
+
 static void tell_machine(const struct report *r) {
     char size[HUMAN_MAX];
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -314,6 +333,7 @@ static int info(const struct report *r, const char *dir) {
     if (!gguf)
         failures += tell_folder(r, dir);
     failures += failed(r, tell_text(r, dir, &err), &err);
+    tell_embeddings(r, dir);
     mem_free(gguf);
     tell_machine(r);
     report_row(r, "can be served", "%s", failures ? "no, for the reasons above" : "yes");
@@ -333,7 +353,8 @@ int info_main(int argc, char **argv) {
     if (rc)
         return command_misused("info", &err);
     report_begin(&report, s.json);
-    rc = info(&report, s.model);
+    rc = model_path_of_option(&s.model, &err);
+    rc = rc ? failed(&report, rc, &err) : info(&report, s.model);
     report_end(&report);
     option_free(&info_options, &s);
     return rc;

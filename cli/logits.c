@@ -4,6 +4,8 @@
 #include "base/vec.h"
 #include "cli/commands.h"
 #include "cli/lines.h"
+#include "cli/model_path.h"
+#include "cli/scorer_settings.h"
 #include "formats/json.h"
 
 #include <math.h>
@@ -11,10 +13,10 @@
 #include <stdlib.h>
 
 struct logits_settings {
-    const char *model, *device, *isa;
-    int64_t threads, ctx, layers_on_gpu;
+    const char *model;
+    int64_t ctx;
     bool jsonl;
-    int compute, quantize, kv_type;
+    struct scorer_settings scorer;
 };
 
 #define ROW(field_, name_, type_, ...)                                                             \
@@ -32,22 +34,7 @@ static const struct option_row ROWS[] = {
         .aliases = "--ctx -c --ctx-size --max-model-len --context-length --max-seq-len --num-ctx",
         .alias_words = "auto=0 -1=0",
         .help = "longest sequence that is taken; 0: the model's context"),
-    ROW(compute, "compute", OPTION_ENUM, .choices = "auto|f32|bf16|int8", .fallback = "auto",
-        .help = "what activations become before products: what serving uses, f32 (the cache, too), "
-                "int8 with quantized weights, or bf16 with weights in bf16"),
-    ROW(quantize, "quantize", OPTION_ENUM, .choices = "none|fp8|int8|int4", .fallback = "none",
-        .help = "what the matrices of layers become while they are loaded"),
-    ROW(kv_type, "kv-type", OPTION_ENUM, .choices = KV_TYPE_CHOICES, .fallback = "auto",
-        .help = "how keys and values are stored"),
-    ROW(device, "device", OPTION_STRING, .fallback = "auto", .aliases = "-dev",
-        .alias_words = DEVICE_ALIAS_WORDS, .help = "auto, cpu or cuda"),
-    ROW(layers_on_gpu, "layers-on-gpu", OPTION_INT, .fallback = "-1", .min = -1, .max = INT32_MAX,
-        .unit = "layers", .aliases = "-ngl --n-gpu-layers --gpu-layers",
-        .alias_words = "all=-1 auto=-1", .help = "as of trireme worker"),
-    ROW(isa, "isa", OPTION_STRING, .fallback = "auto",
-        .help = "instruction set of the CPU device: auto, scalar, avx2, avx512, amx, ref"),
-    ROW(threads, "threads", OPTION_INT, .short_name = 't', .max = 1024,
-        .help = "threads that compute; 0: one for each core"),
+    SCORER_ROWS(struct logits_settings),
 };
 const struct option_table logits_options = {
     .program = "trireme logits",
@@ -174,24 +161,16 @@ static int answer_line(void *ctx, struct bytes line, struct buf *out, struct err
 int logits_main(int argc, char **argv) {
     struct error err = {0};
     struct logits_settings o;
-    struct scorer s;
+    struct scorer s = {.dev = NULL};
     int rc = option_parse(&logits_options, &o, argc, argv, NULL, 0, NULL, &err);
     if (rc == OPTION_HELP_PRINTED)
         return 0;
     if (rc)
         return command_misused("logits", &err);
-    rc =
-        scorer_open(&s,
-                    &(struct scorer_options){.model = o.model,
-                                             .device = model_device_kind(o.device, o.layers_on_gpu),
-                                             .layers_on_gpu = model_layers_wanted(o.layers_on_gpu),
-                                             .max_context = (uint32_t)o.ctx,
-                                             .isa = o.isa,
-                                             .thread_count = (int)o.threads,
-                                             .quantize = SCORER_QUANTIZE[o.quantize],
-                                             .kv = KV_TYPES[o.kv_type],
-                                             .compute = SCORER_COMPUTE[o.compute]},
-                    &err);
+    rc = model_path_of_option(&o.model, &err);
+    const struct scorer_options options = scorer_options_of(&o.scorer, o.model, (uint32_t)o.ctx);
+    if (!rc)
+        rc = scorer_open(&s, &options, &err);
     if (!rc)
         rc = lines_run(answer_line, &s, &err);
     if (rc)

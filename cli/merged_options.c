@@ -74,6 +74,15 @@ void merged_options_flags(const struct merged_options *m, const struct option_ta
     }
 }
 
+const char *merged_options_text(const struct merged_options *m, const char *name) {
+    for (size_t i = m->own_count; i < m->rows.count; i++)
+        if (!strcmp(m->rows.items[i].name, name)) {
+            CHECK(m->rows.items[i].type == OPTION_STRING);
+            return *(const char *const *)(const void *)(m->settings + m->rows.items[i].offset);
+        }
+    return NULL;
+}
+
 void flags_add(struct flags *f, const char *fmt, ...) {
     char text[4608];
     va_list args;

@@ -8,8 +8,9 @@
  * perplexity is e to the mean. Logits are f32, sums double.
  */
 #include "cli/commands.h"
+#include "cli/model_path.h"
 #include "cli/progress.h"
-#include "cli/scorer.h"
+#include "cli/scorer_settings.h"
 
 #include "base/fsutil.h"
 #include "formats/json.h"
@@ -19,9 +20,9 @@
 #include <stdio.h>
 
 struct perplexity_settings {
-    const char *model, *file, *device, *isa;
-    int64_t threads, ctx, layers_on_gpu;
-    int compute, quantize, kv_type;
+    const char *model, *file;
+    int64_t ctx;
+    struct scorer_settings scorer;
 };
 
 enum { CTX_DEFAULT = 2048 };
@@ -39,22 +40,7 @@ static const struct option_row ROWS[] = {
         .aliases = "--ctx -c --ctx-size --max-model-len --context-length --max-seq-len --num-ctx",
         .alias_words = "auto=0 -1=0",
         .help = "longest window; 0: the model's context, at most 2048"),
-    ROW(compute, "compute", OPTION_ENUM, .choices = "auto|f32|bf16|int8", .fallback = "auto",
-        .help = "what activations become before products: what serving uses, f32 (the cache, too), "
-                "int8 with quantized weights, or bf16 with weights in bf16"),
-    ROW(quantize, "quantize", OPTION_ENUM, .choices = "none|fp8|int8|int4", .fallback = "none",
-        .help = "what the matrices of layers become while they are loaded"),
-    ROW(kv_type, "kv-type", OPTION_ENUM, .choices = KV_TYPE_CHOICES, .fallback = "auto",
-        .help = "how keys and values are stored"),
-    ROW(device, "device", OPTION_STRING, .fallback = "auto", .aliases = "-dev",
-        .alias_words = DEVICE_ALIAS_WORDS, .help = "auto, cpu or cuda"),
-    ROW(layers_on_gpu, "layers-on-gpu", OPTION_INT, .fallback = "-1", .min = -1, .max = INT32_MAX,
-        .unit = "layers", .aliases = "-ngl --n-gpu-layers --gpu-layers",
-        .alias_words = "all=-1 auto=-1", .help = "as of trireme worker"),
-    ROW(isa, "isa", OPTION_STRING, .fallback = "auto",
-        .help = "instruction set of the CPU device: auto, scalar, avx2, avx512, amx, ref"),
-    ROW(threads, "threads", OPTION_INT, .short_name = 't', .max = 1024,
-        .help = "threads that compute; 0: one for each core"),
+    SCORER_ROWS(struct perplexity_settings),
 };
 const struct option_table perplexity_options = {
     .program = "trireme perplexity",
@@ -199,7 +185,7 @@ static int perplexity(const struct perplexity_settings *o, struct scorer *m, str
 int perplexity_main(int argc, char **argv) {
     struct error err = {0};
     struct perplexity_settings o;
-    struct scorer m;
+    struct scorer m = {.dev = NULL};
     struct tokenizer *t = NULL;
     struct buf text;
     struct token_vec ids = {0};
@@ -212,17 +198,10 @@ int perplexity_main(int argc, char **argv) {
     if (rc)
         return command_misused("perplexity", &err);
     buf_init(&text, 0);
-    rc =
-        scorer_open(&m,
-                    &(struct scorer_options){.model = o.model,
-                                             .device = model_device_kind(o.device, o.layers_on_gpu),
-                                             .layers_on_gpu = model_layers_wanted(o.layers_on_gpu),
-                                             .isa = o.isa,
-                                             .thread_count = (int)o.threads,
-                                             .quantize = SCORER_QUANTIZE[o.quantize],
-                                             .kv = KV_TYPES[o.kv_type],
-                                             .compute = SCORER_COMPUTE[o.compute]},
-                    &err);
+    rc = model_path_of_option(&o.model, &err);
+    const struct scorer_options options = scorer_options_of(&o.scorer, o.model, 0);
+    if (!rc)
+        rc = scorer_open(&m, &options, &err);
     if (!rc)
         rc = perplexity(&o, &m, &t, &text, &ids, &err);
     if (rc)

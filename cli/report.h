@@ -23,13 +23,15 @@ void report_end(struct report *r);
 void report_row(const struct report *r, const char *name, const char *fmt, ...) PRINTF_LIKE(3, 4);
 /* For programs: a member of the object; a text of NULL is null. */
 void report_text(const struct report *r, const char *key, const char *text);
+/* For programs: a member that is a number. */
 void report_number(const struct report *r, const char *key, double value);
+/* For programs: a member that is true or false. */
 void report_bool(const struct report *r, const char *key, bool value);
 /* For programs: adds item to the array `key`, which is made when missing. Takes item. */
 void report_add(const struct report *r, const char *key, cJSON *item);
 
-/* "1.31 GB": in powers of ten, as files and counts are told. Returns out. */
 enum { HUMAN_MAX = 32 };
+/* "1.31 GB": in powers of ten, as files and counts are told. Returns out. */
 const char *human(uint64_t value, const char *unit, char out[HUMAN_MAX]);
 
 #endif

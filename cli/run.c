@@ -7,7 +7,20 @@
 #include <stdio.h>
 #include <unistd.h>
 
-static const struct option_row ROWS[] = {TALK_ROWS(struct talk_settings)};
+#define PROMPT_ROW                                                                                 \
+    TALK_ROW(struct talk_settings, "prompt", OPTION_STRING, prompt, .aliases = "-p",               \
+             .important = true, .help = "The prompt, for one that is not given as a word.")
+static const struct option_row ROWS[] = {PROMPT_ROW, TALK_ROWS(struct talk_settings)};
+static const struct option_row GENERATE_ROWS[] = {
+    PROMPT_ROW, TALK_ROWS_WITH(struct talk_settings, "100", "0.9", "40")};
+const struct option_table generate_options = {
+    .program = "trireme generate",
+    .synopsis = "[OPTIONS] MODEL PROMPT  (with --url: PROMPT)",
+    .summary =
+        "As trireme run, with the defaults of blazr: 100 tokens, top-p 0.9, top-k 40. A model "
+        "without a chat template completes the prompt.",
+    .rows = GENERATE_ROWS,
+    .count = ARRAY_LEN(GENERATE_ROWS)};
 const struct option_table run_options = {
     .program = "trireme run",
     .synopsis = "[OPTIONS] MODEL PROMPT  (with --url: PROMPT)",
@@ -54,46 +67,79 @@ static void build(const struct talk_settings *s, const struct buf *prompt, struc
     json_end_array(&w);
 }
 
-static int run(const struct talk_settings *s, const char *model, const char *word,
+/* completes: a model without a chat template completes the text as it is. */
+static int answer(struct talk_settings *s, const struct buf *prompt, struct talk *t, bool completes,
+                  struct error *err) {
+    struct buf json;
+    buf_init(&json, 0);
+    build(s, prompt, &json);
+    int rc = talk_ask(t, buf_text(&json), NULL, err);
+    bool again = rc == ERR_UNSUPPORTED && completes && !s->raw;
+    buf_release(&json);
+    if (!again)
+        return rc;
+    s->raw = true;
+    return answer(s, prompt, t, false, err);
+}
+
+static int run(struct talk_settings *s, const char *model, const char *word, bool completes,
                struct error *err) {
     struct talk t;
-    struct buf prompt, json;
+    struct buf prompt;
     buf_init(&prompt, PROMPT_MAX);
-    buf_init(&json, 0);
     int rc = read_prompt(word, &prompt, err);
     if (!rc)
         rc = talk_begin(&t, s, model, err);
     if (!rc) {
-        build(s, &prompt, &json);
-        rc = talk_ask(&t, buf_text(&json), NULL, err);
+        rc = answer(s, &prompt, &t, completes, err);
         printf("\n");
+        fflush(stdout);
+        talk_stats(&t);
         talk_end(&t);
     }
     buf_release(&prompt);
-    buf_release(&json);
     return rc;
 }
 
-int run_main(int argc, char **argv) {
+static int ask(const struct option_table *table, const char *name, int argc, char **argv) {
     struct talk_settings settings;
     struct error err;
     const char *words[2];
     size_t count = 0;
-    int rc = option_parse(&run_options, &settings, argc, argv, words, 2, &count, &err);
+    int rc = option_parse(table, &settings, argc, argv, words, 2, &count, &err);
     if (rc == OPTION_HELP_PRINTED)
         return 0;
     bool named = settings.url || settings.model;
-    if (!rc && (!count || (count < 2 && !named)))
-        rc = error_set(&err, ERR_INVALID, "give %sa prompt", named ? "" : "a model folder and ");
-    if (!rc && count == 2 && settings.url)
-        rc = error_set(&err, ERR_INVALID,
-                       "unexpected argument '%s'; --model names a server's model", words[1]);
+    size_t wanted = (named ? 0u : 1u) + (settings.prompt ? 0u : 1u);
+    if (!rc && count < wanted)
+        rc = error_set(&err, ERR_INVALID, "give %s%s%s", named ? "" : "a model folder",
+                       wanted == 2 ? " and " : "", settings.prompt ? "" : "a prompt");
+    if (!rc && (settings.cpu && settings.gpu))
+        rc = error_set(&err, ERR_INVALID, "--cpu and --gpu: which of them?");
+    if (!rc && settings.url && (settings.cpu || settings.gpu))
+        rc = error_set(&err, ERR_INVALID, "a running server computes where it was told to");
+    if (!rc && count > (settings.prompt ? 0u : 1u) && settings.url)
+        rc =
+            error_set(&err, ERR_INVALID, "unexpected argument '%s'; --model names a server's model",
+                      words[count == 2]);
+    if (!rc && count == 2 && settings.prompt)
+        rc = error_set(&err, ERR_INVALID, "unexpected argument '%s': --prompt was given", words[1]);
     if (rc)
-        return command_misused("run", &err);
-    const char *model = count == 2 ? words[0] : settings.model;
-    rc = run(&settings, model, words[count - 1], &err);
+        return command_misused(name, &err);
+    bool completes = table == &generate_options;
+    bool has_model = count == 2 || (count == 1 && settings.prompt);
+    rc = run(&settings, has_model ? words[0] : settings.model,
+             settings.prompt ? settings.prompt : words[count == 2], completes, &err);
     if (rc)
-        fprintf(stderr, "trireme run: %s\n", err.text);
-    option_free(&run_options, &settings);
+        fprintf(stderr, "trireme %s: %s\n", name, err.text);
+    option_free(table, &settings);
     return rc ? 1 : 0;
+}
+
+int run_main(int argc, char **argv) {
+    return ask(&run_options, "run", argc, argv);
+}
+
+int generate_main(int argc, char **argv) {
+    return ask(&generate_options, "generate", argc, argv);
 }

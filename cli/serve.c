@@ -2,8 +2,8 @@
 #include "cli/foreign_flags.h"
 #include "cli/merged_options.h"
 #include "cli/run_dir.h"
+#include "cli/serve_models.h"
 #include "cli/supervisor.h"
-#include "formats/gguf.h"
 
 #include "base/exit_reason.h"
 #include "base/fsutil.h"
@@ -11,29 +11,25 @@
 #include "base/log.h"
 #include "gateway/gateway_main.h"
 #include "proto/link.h"
+#include "proto/link_key.h"
 #include "scheduler/scheduler_main.h"
 #include "worker/settings.h"
 
-#include <dirent.h>
 #include <inttypes.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-struct serve_settings {
-    const char *model, *host, *run_dir, *listen, *exe;
-    const char *stage_devices;
-    int64_t tp, pp;
-    int64_t port, thread_count, worker_count, gateway_count, admin_port, drain_ms, stop_ms,
-        silence_ms;
-    int log_level, log_format;
-};
-
 #define AT(field) offsetof(struct serve_settings, field)
 static const struct option_row ROWS[] = {
-    {"model", 'm', OPTION_STRING, AT(model), NULL, .important = true, .aliases = "--model-path",
-     .help = "Folder of the model; may also be given as the argument."},
+    {"model", 'm', OPTION_STRING, AT(model), NULL, .important = true, .list = true,
+     .aliases = "--model-path -hf --hf-repo",
+     .help = "Folder of the model, a GGUF file, or a hub's name for one (ORG/NAME, "
+             "ORG/NAME:Q4_K_M, ollama:NAME); may also be given as the argument. Again for each "
+             "further model, as NAME=PATH,OPTION=VALUE,...: what requests call it, and what its "
+             "workers have of their own (docs/operating.md)."},
     {"host", 0, OPTION_STRING, AT(host), "127.0.0.1", .important = true,
      .help = "Address to listen on."},
     {"port", 'p', OPTION_INT, AT(port), "8000", .min = 1, .max = 65535, .important = true,
@@ -41,6 +37,22 @@ static const struct option_row ROWS[] = {
     {"workers", 'w', OPTION_INT, AT(worker_count), "1", .min = 1, .max = 1024,
      .aliases = "-dp --dp --data-parallel-size --dp-size",
      .help = "Workers: processes, or with --tp and --pp replicas of tp times pp processes."},
+    {"on-demand", 0, OPTION_BOOL, AT(on_demand), NULL,
+     .help = "Load a model when a request needs it, and unload it when none has for --idle-unload "
+             "or another needs its room; usually said of one: --model NAME=PATH,on-demand."},
+    {"idle-unload", 0, OPTION_DURATION, AT(idle_unload_ms), "5m", .min = 0, .max = 604800000,
+     .unit = "ms",
+     .help =
+         "Models on demand are unloaded after so long without a request; 0: only to make room."},
+    {"models-max", 0, OPTION_INT, AT(models_max), "0", .min = 0, .max = SUPERVISOR_MODELS_MAX,
+     .unit = "models",
+     .help = "So many models are loaded at one time; for another the one on demand that was used "
+             "longest ago is unloaded; 0: no bound."},
+    {"models-memory", 0, OPTION_SIZE, AT(models_memory), "0", .unit = "bytes",
+     .help = "Memory that loaded models may take together, each as --memory says; 0: no bound."},
+    {"memory", 0, OPTION_SIZE, AT(memory), "0", .unit = "bytes",
+     .help = "What a model counts for in --models-memory; 0: the size of its weight files, and "
+             "--kv-bytes for each worker."},
     {"tp", 0, OPTION_INT, AT(tp), "1", .min = 1, .max = 64, .unit = "ranks", .important = true,
      .aliases = "-tp --tensor-parallel-size --tp-size",
      .help = "Tensor parallel: so many processes divide each layer among them."},
@@ -58,7 +70,10 @@ static const struct option_row ROWS[] = {
              "/tmp/trireme-UID/PORT."},
     {"listen", 0, OPTION_STRING, AT(listen), "ipc",
      .help = "Where the scheduler listens for the others: ipc (a socket in the run folder) or "
-             "tcp://127.0.0.1:PORT."},
+             "tcp://127.0.0.1:PORT, which takes those alone whose keys are in --keys."},
+    {"keys", 0, OPTION_STRING, AT(keys), NULL,
+     .help = "For tcp: folder with the processes' keys (ROLE.key) and the list of those that are "
+             "believed (allow); what is missing is made. Default: RUN-DIR/keys."},
     {"admin-port", 0, OPTION_INT, AT(admin_port), "0", .min = 0, .max = 64000,
      .help = "Admin port of the scheduler (health, metrics); the workers' follow it. 0: free ones, "
              "drawn once and kept in RUN-DIR/admin-port-ROLE-N."},
@@ -90,56 +105,25 @@ const struct option_table serve_options = {
 static const struct option_table *const CHILD_TABLES[CHILD_ROLE_COUNT] = {
     &gateway_options, &scheduler_options, &worker_options};
 /* Rows of the children that serve fills in itself. */
-static const char *const DECIDED_HERE[] = {"instance", "share-port", "api-key-stdin", "scheduler",
-                                           "connect",  "name",       "rank",          "stage",
-                                           "replica",  NULL};
-
-enum { RANKS_MAX = 64 };
+static const char *const DECIDED_HERE[] = {
+    "instance", "share-port", "api-key-stdin", "scheduler",  "connect",          "name", "rank",
+    "stage",    "replica",    "key-file",      "allow-keys", "models-on-demand", NULL};
 
 struct serve {
     struct merged_options options;
     struct serve_settings *settings; /* at the head of the options' block */
     struct flags flags[CHILD_ROLE_COUNT];
-    char *run_dir, *endpoint, *model, *exe; /* owned */
-    char *api_key;                          /* owned */
-    char *devices;                          /* owned: stage_devices, cut into words */
-    const char *device_words[RANKS_MAX];
+    struct serve_models models;
+    int argc;
+    char **argv;                    /* as given, to be read again for each model */
+    char *run_dir, *endpoint, *exe; /* owned */
+    char *api_key;                  /* owned */
+    char *keys;                     /* owned: the folder; NULL: no tcp, no keys */
+    char *key_file, *allow_keys;    /* owned: the supervisor's */
     int lock_fd;
-    struct buf notes; /* of flags, one a line */
+    struct buf notes;  /* of flags, one a line */
+    char *config_path; /* owned: of the environment; NULL: none */
 };
-
-/* Only a first look: workers say what is wrong with a model. A folder of weights alone may be one,
- * too. */
-static bool looks_like_model(const char *path) {
-    static const char WEIGHTS[] = ".safetensors";
-    char *gguf = gguf_path_of(path), *config = path_join(path, "config.json");
-    bool good = gguf || file_exists(config);
-    DIR *dir = good ? NULL : opendir(path);
-    for (const struct dirent *e; dir && !good && (e = readdir(dir));) {
-        size_t len = strlen(e->d_name), tail = sizeof WEIGHTS - 1;
-        good = len > tail && !strcmp(e->d_name + len - tail, WEIGHTS);
-    }
-    if (dir)
-        closedir(dir);
-    mem_free(gguf);
-    mem_free(config);
-    return good;
-}
-
-static int find_model(struct serve *s, struct error *err) {
-    const char *given = s->settings->model;
-    if (!given)
-        return error_set(err, ERR_INVALID,
-                         "which model? give a folder or a .gguf file: trireme serve MODEL");
-    s->model = realpath(given, NULL);
-    if (!s->model)
-        return error_set_errno(err, "cannot find the model '%s'", given);
-    if (looks_like_model(s->model))
-        return 0;
-    return error_set(err, ERR_NOT_FOUND,
-                     "'%s' is no model: neither a folder with config.json nor a GGUF file",
-                     s->model);
-}
 
 static int find_exe(struct serve *s, struct error *err) {
     char path[4096];
@@ -161,13 +145,25 @@ static int find_endpoint(struct serve *s, struct error *err) {
     return link_endpoint_check(s->endpoint, err);
 }
 
+/* One machine's tcp needs no configuration: its keys are made at the first start. */
+static int make_keys(struct serve *s, struct error *err) {
+    if (strncmp(s->endpoint, "tcp://", 6))
+        return 0;
+    s->keys = s->settings->keys ? mem_strdup(s->settings->keys) : path_join(s->run_dir, "keys");
+    s->key_file = path_join(s->keys, "supervisor.key");
+    s->allow_keys = path_join(s->keys, "allow");
+    return link_keys_make(s->keys, err);
+}
+
 static int prepare_place(struct serve *s, struct error *err) {
     s->run_dir = s->settings->run_dir ? mem_strdup(s->settings->run_dir)
                                       : run_dir_default(s->settings->port);
     int rc = run_dir_make(s->run_dir, err);
     if (!rc)
         rc = find_endpoint(s, err);
-    return rc ? rc : run_dir_lock(s->run_dir, 3000, &s->lock_fd, err);
+    if (!rc)
+        rc = run_dir_lock(s->run_dir, 3000, &s->lock_fd, err);
+    return rc ? rc : make_keys(s, err);
 }
 
 /* The ranks of a replica compute at the same time: they share the machine's CPUs. 0: one rank,
@@ -180,38 +176,62 @@ static int64_t threads_of_a_rank(const struct serve_settings *s) {
     return MAX(CPU_COUNT(&set) / ranks, 1);
 }
 
-static int find_devices(struct serve *s, struct error *err) {
-    if (s->settings->tp * s->settings->pp > RANKS_MAX)
-        return error_set(err, ERR_INVALID,
-                         "--tp %" PRId64 " times --pp %" PRId64 " is more than %d ranks",
-                         s->settings->tp, s->settings->pp, RANKS_MAX);
-    if (!s->settings->stage_devices)
-        return 0;
-    s->devices = mem_strdup(s->settings->stage_devices);
-    char *rest = s->devices, *one;
-    int64_t count = 0;
-    for (; (one = strsep(&rest, ",")); count++)
-        if (count < RANKS_MAX)
-            s->device_words[count] = one;
-    if (count == s->settings->pp)
-        return 0;
-    return error_set(err, ERR_INVALID,
-                     "--stage-devices '%s' names %" PRId64 " devices for --pp %" PRId64,
-                     s->settings->stage_devices, count, s->settings->pp);
+static bool flags_have(const struct flags *f, const char *flag) {
+    for (size_t i = 0; i < f->words.count && f->words.items[i]; i++)
+        if (!strncmp(f->words.items[i], flag, strlen(flag)))
+            return true;
+    return false;
+}
+
+static void build_worker_flags(const struct serve_model *m, struct flags *f) {
+    const struct serve_settings *settings = m->settings;
+    int64_t threads = settings->thread_count ? settings->thread_count : threads_of_a_rank(settings);
+    flags_add(f, "--model=%s", m->path);
+    if (threads)
+        flags_add(f, "--threads=%" PRId64, threads);
+    if (settings->tp > 1)
+        flags_add(f, "--tp=%" PRId64, settings->tp);
+    if (settings->pp > 1)
+        flags_add(f, "--pp=%" PRId64, settings->pp);
+}
+
+/* A worker registers its model by the first of its names, the gateways know them all. */
+static void build_names(const struct serve *s, enum child_role role, const struct serve_model *m,
+                        struct flags *f) {
+    struct buf names = {0};
+    serve_models_names(&s->models, &names);
+    if (m && m->name)
+        flags_add(f, "--served-model-name=%s", m->name);
+    else if (m && m->public_name && !flags_have(f, "--served-model-name="))
+        flags_add(f, "--served-model-name=%s", m->public_name);
+    else if (role == CHILD_GATEWAY && names.len)
+        flags_add(f, "--served-model-name=%s", buf_text(&names));
+    else if (role == CHILD_GATEWAY && !flags_have(f, "--served-model-name=")) {
+        /* requests that name no model go to it, also when others have been added */
+        char name[WORKER_NAME_MAX];
+        serve_model_public_name(&s->models.items[0], name);
+        if (!strpbrk(name, ",;"))
+            flags_add(f, "--served-model-name=%s", name);
+    }
+    buf_release(&names);
 }
 
 /* Options whose name differs from role to role or that serve knows better are put here; the rest is
  * passed on as given. */
-static void build_flags(struct serve *s, enum child_role role) {
+static void build_flags(struct serve *s, enum child_role role, struct serve_model *model) {
     static const char *const LEVELS[] = {"debug", "info", "warn", "error"};
     const struct option_table *table = CHILD_TABLES[role];
-    struct flags *f = &s->flags[role];
+    struct flags *f = model ? &model->flags : &s->flags[role];
     const char *endpoint = role == CHILD_SCHEDULER              ? "listen"
                            : option_table_has(table, "connect") ? "connect"
                                                                 : "scheduler";
     flags_add(f, "--%s=%s", endpoint, s->endpoint);
     if (option_table_has(table, "run-dir"))
         flags_add(f, "--run-dir=%s", s->run_dir);
+    if (s->keys) {
+        flags_add(f, "--key-file=%s/%s.key", s->keys, child_role_name(role));
+        flags_add(f, "--allow-keys=%s", s->allow_keys);
+    }
     flags_add(f, "--log-level=%s", LEVELS[s->settings->log_level]);
     flags_add(f, "--log-format=%s", s->settings->log_format ? "json" : "text");
     if (role == CHILD_GATEWAY) {
@@ -220,21 +240,20 @@ static void build_flags(struct serve *s, enum child_role role) {
         flags_add(f, "--drain-timeout=%" PRId64 "ms", s->settings->drain_ms);
         if (s->settings->gateway_count > 1)
             flags_add(f, "--share-port");
+        if (serve_models_any_on_demand(&s->models))
+            flags_add(f, "--models-on-demand");
     }
     if (role == CHILD_SCHEDULER)
         flags_add(f, "--drain-timeout=%" PRId64 "ms", s->settings->stop_ms);
-    if (role == CHILD_WORKER) {
-        flags_add(f, "--model=%s", s->model);
-        int64_t threads =
-            s->settings->thread_count ? s->settings->thread_count : threads_of_a_rank(s->settings);
-        if (threads)
-            flags_add(f, "--threads=%" PRId64, threads);
-        if (s->settings->tp > 1)
-            flags_add(f, "--tp=%" PRId64, s->settings->tp);
-        if (s->settings->pp > 1)
-            flags_add(f, "--pp=%" PRId64, s->settings->pp);
+    if (model) {
+        flags_add(f, "--drain-timeout=%" PRId64 "ms", s->settings->drain_ms);
+        build_worker_flags(model, f);
     }
-    merged_options_flags(&s->options, table, f);
+    merged_options_flags(model ? &model->options : &s->options, table, f);
+    if (role == CHILD_GATEWAY && serve_models_any_on_demand(&s->models) &&
+        !flags_have(f, "--model-wait="))
+        flags_add(f, "--model-wait=5m"); /* a large model takes its time to load */
+    build_names(s, role, model, f);
     flags_end(f);
 }
 
@@ -254,30 +273,116 @@ static void hide_api_key(struct serve *s) {
     }
 }
 
-static bool flags_have(const struct flags *f, const char *flag) {
-    for (size_t i = 0; i < f->words.count && f->words.items[i]; i++)
-        if (!strncmp(f->words.items[i], flag, strlen(flag)))
-            return true;
-    return false;
+static struct supervisor_model supervised(struct serve_model *m) {
+    const struct serve_settings *settings = m->settings;
+    if (!*m->called)
+        serve_model_public_name(m, m->called);
+    return (struct supervisor_model){
+        .name = m->called,
+        .flags = m->flags.words.items,
+        .count = (uint32_t)(settings->worker_count * settings->tp * settings->pp),
+        .replicas = {.tp = (uint32_t)settings->tp,
+                     .pp = (uint32_t)settings->pp,
+                     .stage_devices = m->devices ? m->device_words : NULL},
+        .takes_gpu = !flags_have(&m->flags, "--gpu="),
+        .on_demand = settings->on_demand,
+        .idle_unload_ms = settings->idle_unload_ms,
+        .memory_bytes = serve_model_memory(m)};
 }
 
-static struct supervisor_config supervisor_config(const struct serve *s) {
+static int renew(void *ctx, uint32_t model, struct supervisor_model *next, struct error *err) {
+    struct serve *s = ctx;
+    struct serve_model *m = &s->models.items[model];
+    const struct flags *flags;
+    int rc = serve_model_renew(m, &flags, err);
+    if (rc)
+        return rc;
+    *next = supervised(m);
+    next->flags = flags->words.items;
+    return 0;
+}
+
+/* --- models that were not named at the start --- */
+
+/* The words of those that were added, for a supervisor that goes on with their workers. */
+static char *added_path(const struct serve *s) {
+    return path_join(s->run_dir, "models-added");
+}
+
+static int find_added(struct serve *s, const char *word, struct error *err) {
+    if (s->config_path)
+        setenv("TRIREME_CONFIG", s->config_path, 1);
+    int rc = serve_models_add(&s->models, word, s->argc, s->argv, err);
+    unsetenv("TRIREME_CONFIG");
+    if (rc)
+        return rc;
+    struct serve_model *m = &s->models.items[s->models.count - 1];
+    build_flags(s, CHILD_WORKER, m);
+    s->models.supervised[s->models.count - 1] = supervised(m);
+    return 0;
+}
+
+static int add(void *ctx, const char *word, struct supervisor_model *next, struct error *err) {
+    struct serve *s = ctx;
+    struct buf words = {0};
+    struct error unread;
+    char *path = added_path(s);
+    int rc = find_added(s, word, err);
+    if (!rc) {
+        if (file_exists(path) && file_read(path, 1 << 16, &words, &unread))
+            log_warn("added models are forgotten: %s", unread.text);
+        buf_addf(&words, "%s\n", word);
+        if (file_write_atomic(path, words.data, words.len, 0600, &unread))
+            log_warn("an added model is forgotten at the next start: %s", unread.text);
+        *next = s->models.supervised[s->models.count - 1];
+    }
+    buf_release(&words);
+    mem_free(path);
+    return rc;
+}
+
+/* The first that is not found ends it: those behind it would get its places. */
+static uint32_t find_added_before(struct serve *s) {
+    uint32_t count = 0;
+    struct buf words = {0};
+    struct error err;
+    char *path = added_path(s), *rest, *word;
+    int rc = file_exists(path) ? file_read(path, 1 << 16, &words, &err) : 0;
+    rest = words.data;
+    while (!rc && (word = rest ? strsep(&rest, "\n") : NULL)) {
+        rc = *word ? find_added(s, word, &err) : 0;
+        count += *word && !rc;
+    }
+    if (rc)
+        log_warn("models that were added before are not served: %s", err.text);
+    buf_release(&words);
+    mem_free(path);
+    return count;
+}
+
+static struct supervisor_config supervisor_config(struct serve *s) {
     struct supervisor_config config = {.exe = s->exe,
                                        .run_dir = s->run_dir,
                                        .endpoint = s->endpoint,
+                                       .key_file = s->key_file,
+                                       .allow_keys = s->allow_keys,
                                        .drain_ms =
                                            /* the gateways count, this only backs it */
                                        s->settings->drain_ms + 1000,
                                        .stop_ms = s->settings->stop_ms,
                                        .silence_ms = s->settings->silence_ms,
+                                       .renew = renew,
+                                       .add = add,
+                                       .renew_ctx = s,
                                        .admin_port = s->settings->admin_port};
-    int64_t ranks = s->settings->tp * s->settings->pp;
-    const int64_t counts[CHILD_ROLE_COUNT] = {s->settings->gateway_count, 1,
-                                              s->settings->worker_count * ranks};
-    config.replicas =
-        (struct supervisor_replicas){.tp = (uint32_t)s->settings->tp,
-                                     .pp = (uint32_t)s->settings->pp,
-                                     .stage_devices = s->devices ? s->device_words : NULL};
+    for (uint32_t i = 0; i < s->models.count; i++)
+        s->models.supervised[i] = supervised(&s->models.items[i]);
+    config.added_count = find_added_before(s);
+    config.models = s->models.supervised;
+    config.model_count = s->models.count;
+    config.models_max = (uint32_t)s->settings->models_max;
+    config.models_memory = s->settings->models_memory;
+    const int64_t counts[CHILD_ROLE_COUNT] = {s->settings->gateway_count, 1, 0};
     for (int role = 0; role < CHILD_ROLE_COUNT; role++) {
         struct supervisor_role *r = &config.roles[role];
         *r = (struct supervisor_role){.count = (uint32_t)counts[role],
@@ -285,8 +390,6 @@ static struct supervisor_config supervisor_config(const struct serve *s) {
         r->takes_admin_port = option_table_has(CHILD_TABLES[role], "admin-port");
         r->takes_name = option_table_has(CHILD_TABLES[role], "name");
         r->takes_instance = option_table_has(CHILD_TABLES[role], "instance");
-        r->takes_gpu =
-            option_table_has(CHILD_TABLES[role], "gpu") && !flags_have(&s->flags[role], "--gpu=");
     }
     config.roles[CHILD_GATEWAY].secret = s->api_key;
     return config;
@@ -297,10 +400,13 @@ static void release(struct serve *s) {
         flags_release(&s->flags[role]);
     mem_free(s->run_dir);
     mem_free(s->endpoint);
-    free(s->model);
+    mem_free(s->keys);
+    mem_free(s->key_file);
+    mem_free(s->allow_keys);
+    serve_models_release(&s->models);
     mem_free(s->exe);
-    mem_free(s->devices);
     mem_free(s->api_key);
+    mem_free(s->config_path);
     merged_options_release(&s->options);
     buf_release(&s->notes);
     if (s->lock_fd >= 0)
@@ -309,29 +415,35 @@ static void release(struct serve *s) {
 
 static int serve(struct serve *s) {
     struct error err;
-    int rc = find_model(s, &err);
+    int rc = serve_models_find(&s->models, s->settings->model, s->argc, s->argv, &err);
     if (!rc)
         rc = find_exe(s, &err);
-    if (!rc)
-        rc = find_devices(s, &err);
     if (!rc)
         rc = prepare_place(s, &err);
     if (rc) {
         log_error("%s", err.text);
         return 1;
     }
-    for (int role = 0; role < CHILD_ROLE_COUNT; role++)
-        build_flags(s, (enum child_role)role);
+    build_flags(s, CHILD_GATEWAY, NULL);
+    build_flags(s, CHILD_SCHEDULER, NULL);
+    for (uint32_t i = 0; i < s->models.count; i++)
+        build_flags(s, CHILD_WORKER, &s->models.items[i]);
     hide_api_key(s);
     exit_reason_supervise();
+    s->config_path = getenv("TRIREME_CONFIG") ? mem_strdup(getenv("TRIREME_CONFIG")) : NULL;
     unsetenv("TRIREME_CONFIG"); /* what was in the file is passed on as flags */
     struct supervisor_config config = supervisor_config(s);
-    log_info("serving model=%s url=http://%s:%" PRId64 " run_dir=%s", s->model, s->settings->host,
-             s->settings->port, s->run_dir);
-    if (supervisor_run(&config, &err) == 0)
-        return 0;
-    log_error("%s", err.text);
-    return 1;
+    const char *scheme = merged_options_text(&s->options, "tls-cert") ? "https" : "http";
+    for (uint32_t i = 0; i < s->models.count; i++)
+        log_info("serving model=%s url=%s://%s:%" PRId64 " run_dir=%s", s->models.items[i].path,
+                 scheme, s->settings->host, s->settings->port, s->run_dir);
+    rc = supervisor_run(&config, &err);
+    char *added = added_path(s);
+    unlink(added); /* they are served until this ends in order */
+    mem_free(added);
+    if (rc)
+        log_error("%s", err.text);
+    return rc ? 1 : 0;
 }
 
 /* A line for each flag that was taken with a note. */
@@ -351,7 +463,7 @@ void serve_options_merge(struct merged_options *m, struct buf *notes) {
 }
 
 int serve_main(int argc, char **argv) {
-    struct serve s = {.lock_fd = -1};
+    struct serve s = {.lock_fd = -1, .argc = argc, .argv = argv};
     struct error err;
     supervisor_block_signals();
     serve_options_merge(&s.options, &s.notes);

@@ -44,11 +44,16 @@ static int read_lines(struct state_file *s, char *text, bool *same_boot) {
     if (!line || strncmp(line, "boot ", 5))
         return ERR_INVALID;
     *same_boot = !strcmp(line + 5, boot);
-    line = strtok_r(NULL, "\n", &rest);
-    if (!line || sscanf(line, "workers %" SCNu32 " %" SCNu32, &s->workers_wanted,
-                        &s->workers_configured) != 2)
+    while ((line = strtok_r(NULL, "\n", &rest)) && !strncmp(line, "workers ", 8)) {
+        struct state_workers *w = &s->workers[s->model_count];
+        if (s->model_count == SUPERVISOR_MODELS_MAX ||
+            sscanf(line, "workers %" SCNu32 " %" SCNu32, &w->wanted, &w->configured) != 2)
+            return ERR_INVALID;
+        s->model_count++;
+    }
+    if (!s->model_count)
         return ERR_INVALID;
-    while ((line = strtok_r(NULL, "\n", &rest))) {
+    for (; line; line = strtok_r(NULL, "\n", &rest)) {
         struct state_child c;
         if (read_child(line, &c) || s->children.count == CHILDREN_MAX)
             return ERR_INVALID;
@@ -97,8 +102,9 @@ int state_file_write(const struct state_file *s, const char *run_dir, struct err
     char boot[BOOT_ID_MAX], instance[U128_TEXT_MAX], *path = path_join(run_dir, "children");
     boot_id(boot);
     buf_init(&text, 0);
-    buf_addf(&text, "trireme-children 1\nboot %s\nworkers %u %u\n", boot, s->workers_wanted,
-             s->workers_configured);
+    buf_addf(&text, "trireme-children 1\nboot %s\n", boot);
+    for (uint32_t i = 0; i < s->model_count; i++)
+        buf_addf(&text, "workers %u %u\n", s->workers[i].wanted, s->workers[i].configured);
     for (size_t i = 0; i < s->children.count; i++) {
         const struct state_child *c = &s->children.items[i];
         CHECK(c->role < CHILD_ROLE_COUNT && c->pid > 0);

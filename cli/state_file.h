@@ -4,7 +4,7 @@
  *
  *     trireme-children 1
  *     boot 5a3c...             (numbers of processes mean nothing after the next boot)
- *     workers 3 2              (wanted now; what the command line said)
+ *     workers 3 2              (wanted now; what the command line said; a line for each model)
  *     worker 0 4711 998877 00..instance..ff 0123456789abcdef
  *     ^role  ^idx ^pid ^start ticks         ^hash of the settings it was begun with
  *
@@ -15,7 +15,7 @@
 #define CLI_STATE_FILE_H
 
 #include "base/vec.h"
-#include "cli/child.h"
+#include "cli/supervisor.h"
 
 struct state_child {
     enum child_role role;
@@ -26,7 +26,10 @@ struct state_child {
 };
 
 struct state_file {
-    uint32_t workers_wanted, workers_configured;
+    struct state_workers {
+        uint32_t wanted, configured;
+    } workers[SUPERVISOR_MODELS_MAX]; /* of each model */
+    uint32_t model_count;             /* 0: nothing is known */
     VEC(struct state_child) children;
 };
 

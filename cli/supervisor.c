@@ -74,6 +74,7 @@ static void turn(struct supervisor *s) {
     take_events(s, now_ms);
     supervisor_watch_scheduler(s, now_ms);
     drain_turn(s, now_ms);
+    models_turn(s, now_ms);
     children_check_pulse(s, now_ms);
     children_turn(s, now_ms);
     control_turn(s, now_ms);
@@ -103,13 +104,10 @@ static void release(struct supervisor *s) {
 }
 
 int supervisor_run(const struct supervisor_config *config, struct error *err) {
-    struct supervisor s = {.config = config,
-                           .workers_wanted = config->roles[CHILD_WORKER].count,
-                           .epoll_fd = -1,
-                           .signal_fd = -1,
-                           .control_fd = -1,
-                           .turn_ms = clock_ms()};
+    struct supervisor s = {
+        .config = config, .epoll_fd = -1, .signal_fd = -1, .control_fd = -1, .turn_ms = clock_ms()};
     s.unheard_since_ms = s.turn_ms;
+    models_init(&s);
     arena_init(&s.arena, 1 << 20, 4096);
     buf_init(&s.scratch, 0);
     int rc = open_loop(&s, err);

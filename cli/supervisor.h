@@ -50,12 +50,41 @@ struct supervisor_replicas {
     const char *const *stage_devices; /* [pp] borrowed; NULL: --device is what the flags say */
 };
 
+/* The workers of one of several models. */
+struct supervisor_model {
+    const char *name;
+    char *const *flags; /* borrowed, as supervisor_role.flags */
+    uint32_t count;     /* processes; may be scaled later */
+    struct supervisor_replicas replicas;
+    bool takes_gpu;
+    bool on_demand;         /* loaded when it is asked for, and unloaded when it is not */
+    int64_t idle_unload_ms; /* on_demand: after so long without work; 0: only to make room */
+    uint64_t memory_bytes;  /* that it takes of models_memory */
+};
+enum { SUPERVISOR_MODELS_MAX = 32 };
+
 struct supervisor_config {
     const char *exe;      /* the program of the children */
     const char *run_dir;  /* checked and locked by the caller */
     const char *endpoint; /* where the scheduler listens */
+    const char *key_file,
+        *allow_keys; /* for tcp: the supervisor's; as link_client_config has them */
     struct supervisor_role roles[CHILD_ROLE_COUNT];
     struct supervisor_replicas replicas;
+    /* borrowed: several models, each with workers of its own; they stand in for the workers' role and
+     * for `replicas`. 0: one model, that of the workers' role. */
+    const struct supervisor_model *models;
+    uint32_t model_count;
+    uint32_t models_max;    /* loaded at one time; 0: all */
+    uint64_t models_memory; /* that loaded models may take together; 0: no bound */
+    /* Finds the files of a model again, for workers of a new revision beside those that run: fills in
+     * *next, which lives as long as the run. Does not wait for a network. NULL: there is no such way. */
+    int (*renew)(void *ctx, uint32_t model, struct supervisor_model *next, struct error *err);
+    /* Finds a model that was not configured, from a word as --model takes it: fills in *next, which lives
+     * as long as the run. Does not wait for a network. NULL: there is no such way. */
+    int (*add)(void *ctx, const char *word, struct supervisor_model *next, struct error *err);
+    uint32_t added_count; /* the last of `models` were added to an earlier run of the same folder */
+    void *renew_ctx;
     int64_t drain_ms;   /* for gateways to finish their streams */
     int64_t stop_ms;    /* between SIGTERM and SIGKILL for all others */
     int64_t silence_ms; /* scheduler unheard of, pulse standing still: 15000 */
@@ -72,12 +101,11 @@ void supervisor_block_signals(void);
 MUST_CHECK int supervisor_run(const struct supervisor_config *config, struct error *err);
 
 /* Processes of one replica. */
-static inline uint32_t supervisor_rank_count(const struct supervisor_config *config) {
-    return config->replicas.tp && config->replicas.pp ? config->replicas.tp * config->replicas.pp
-                                                      : 1;
+static inline uint32_t supervisor_rank_count(const struct supervisor_replicas *r) {
+    return r->tp && r->pp ? r->tp * r->pp : 1;
 }
 
-/* One line to a running supervisor ("scale 3", "status"), one line back ("ok ...", "error ...").
+/* One line to a running supervisor ("scale 3 MODEL", "load MODEL", "reload MODEL", "status"), one line back ("ok ...", "error ...").
  * reply: at most max bytes with the zero. */
 MUST_CHECK int supervisor_ask(const char *run_dir, const char *line, char *reply, size_t max,
                               struct error *err);

@@ -21,6 +21,10 @@
 
 enum { SCALE_DOWN_MS = 500, PULSE_EVERY_MS = 1000, PULSE_STILL_MIN_MS = 4000 };
 
+static const struct supervisor_model *terms_of(const struct supervisor *s, uint32_t idx) {
+    return models_terms(&s->models[models_of(s, idx)], models_place(s, idx));
+}
+
 static bool is_process(const struct child *c) {
     return c->state == CHILD_RUNNING || c->state == CHILD_STOPPING;
 }
@@ -40,9 +44,10 @@ uint32_t children_alive(const struct supervisor *s, enum child_role role) {
 }
 
 void children_save(struct supervisor *s) {
-    struct state_file state = {.workers_wanted = s->workers_wanted,
-                               .workers_configured = s->config->roles[CHILD_WORKER].count};
+    struct state_file state = {.model_count = s->model_count};
     struct error err;
+    for (uint32_t i = 0; i < state.model_count; i++)
+        state.workers[i] = (struct state_workers){s->models[i].wanted, s->models[i].terms.count};
     for (size_t i = 0; i < s->children.count; i++) {
         const struct child *c = s->children.items[i];
         struct state_child row = {c->role,        c->idx,       c->pid,
@@ -108,6 +113,8 @@ static int64_t kept_port(const struct supervisor *s, const struct child *c) {
 static int64_t admin_port(const struct supervisor *s, const struct child *c) {
     if (!s->config->admin_port)
         return kept_port(s, c);
+    if (c->role == CHILD_WORKER && c->idx >= ADDED_BASE)
+        return kept_port(s, c);
     return s->config->admin_port + (c->role == CHILD_WORKER ? 1 + (int64_t)c->idx : 0);
 }
 
@@ -115,7 +122,8 @@ enum { GPUS_MAX = 64 }; /* as --gpu says; a worker takes it modulo how many ther
 
 /* The same replica of the same run folder has the same id for ever: the scheduler puts its ranks
  * together by it. */
-static struct u128 replica_id(const struct supervisor *s, uint32_t replica_idx) {
+static struct u128 replica_id(const struct supervisor *s, uint32_t idx, uint32_t rank_count) {
+    uint32_t replica_idx = models_idx(s, models_of(s, idx), models_place(s, idx) / rank_count);
     struct buf text;
     buf_init(&text, 0);
     buf_addf(&text, "%s\n%u", s->config->run_dir, replica_idx);
@@ -125,17 +133,34 @@ static struct u128 replica_id(const struct supervisor *s, uint32_t replica_idx) 
 }
 
 static void add_rank(const struct supervisor *s, const struct child *c, struct flags *a) {
-    const struct supervisor_replicas *r = &s->config->replicas;
-    uint32_t count = supervisor_rank_count(s->config), place = c->idx % count;
+    const struct supervisor_replicas *r = &terms_of(s, c->idx)->replicas;
+    uint32_t count = supervisor_rank_count(r), place = models_place(s, c->idx) % count;
     char id[U128_TEXT_MAX];
     if (c->role != CHILD_WORKER || count == 1)
         return;
-    u128_text(replica_id(s, c->idx / count), id);
+    u128_text(replica_id(s, c->idx, count), id);
     flags_add(a, "--replica=%s", id);
     flags_add(a, "--rank=%u", place % r->tp);
     flags_add(a, "--stage=%u", place / r->tp);
     if (r->stage_devices)
         flags_add(a, "--device=%s", r->stage_devices[place / r->tp]);
+}
+
+/* One after the other, model by model, as they were first configured. */
+static uint32_t gpu_of(const struct supervisor *s, uint32_t idx) {
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < models_of(s, idx); i++)
+        before += s->models[i].terms.count;
+    return (before + models_place(s, idx)) % GPUS_MAX;
+}
+
+static char *const *flags_of(const struct supervisor *s, enum child_role role, uint32_t idx) {
+    return role == CHILD_WORKER ? terms_of(s, idx)->flags : s->config->roles[role].flags;
+}
+
+static bool takes_gpu(const struct supervisor *s, const struct child *c) {
+    return c->role == CHILD_WORKER ? terms_of(s, c->idx)->takes_gpu
+                                   : s->config->roles[c->role].takes_gpu;
 }
 
 /* What differs from one start to the next is only here. The first word is what ps shows: whose
@@ -152,19 +177,21 @@ static void build_argv(const struct supervisor *s, const struct child *c, struct
         flags_add(a, "--name=%s-%u", child_role_name(c->role), c->idx);
     if (role->takes_instance)
         flags_add(a, "--instance=%s", instance);
-    if (role->takes_gpu)
-        flags_add(a, "--gpu=%u", c->idx % GPUS_MAX);
-    for (char *const *flag = role->flags; flag && *flag; flag++)
+    if (takes_gpu(s, c))
+        flags_add(a, "--gpu=%u", gpu_of(s, c->idx));
+    for (char *const *flag = flags_of(s, c->role, c->idx); flag && *flag; flag++)
         flags_add(a, "%s", *flag);
     add_rank(s, c, a);
     flags_end(a);
 }
 
-static uint64_t settings_hash(const struct supervisor *s, enum child_role role) {
+static uint64_t settings_hash(const struct supervisor *s, enum child_role role, uint32_t idx) {
     struct buf text;
     buf_init(&text, 0);
     buf_add_str(&text, child_role_name(role));
-    for (char *const *flag = s->config->roles[role].flags; flag && *flag; flag++)
+    if (role == CHILD_WORKER && s->configured_count > 1)
+        buf_addf(&text, "\nof %u models", s->configured_count);
+    for (char *const *flag = flags_of(s, role, idx); flag && *flag; flag++)
         buf_addf(&text, "\n%s", *flag);
     const char *secret = s->config->roles[role].secret;
     uint64_t hash = hash64(text.data, text.len, secret ? hash64(secret, strlen(secret), 1) : 0);
@@ -179,7 +206,7 @@ static struct child *add_child(struct supervisor *s, enum child_role role, uint3
                         .idx = idx,
                         .pidfd = -1,
                         .start_at_ms = now_ms,
-                        .args_hash = s->args_hash[role]};
+                        .args_hash = settings_hash(s, role, idx)};
     vec_push(&s->children, c);
     return c;
 }
@@ -189,7 +216,7 @@ static void start(struct supervisor *s, struct child *c, int64_t now_ms) {
     struct error err;
     int gate = -1;
     c->instance = random_u128();
-    c->args_hash = s->args_hash[c->role];
+    c->args_hash = settings_hash(s, c->role, c->idx);
     build_argv(s, c, &a);
     int rc = child_start(c, s->config->exe, a.words.items, s->config->roles[c->role].secret, &gate,
                          &err);
@@ -234,16 +261,26 @@ static void drop_gone(struct supervisor *s) {
 
 /* While draining, the roles of earlier phases and of this one are wanted no more, the later ones
  * still are. */
-static uint32_t wanted_count(const struct supervisor *s, enum child_role role) {
+static bool is_wanted(const struct supervisor *s, enum child_role role, uint32_t idx) {
     if ((int)s->phase >= PHASE_GATEWAYS + (int)role)
-        return 0;
-    return role == CHILD_WORKER ? s->workers_wanted : s->config->roles[role].count;
+        return false;
+    if (role == CHILD_WORKER)
+        return models_want_place(&s->models[models_of(s, idx)], models_place(s, idx));
+    return idx < s->config->roles[role].count;
 }
 
-/* Gateways end with their last stream. A worker that is no longer wanted is not waited for: its
- * sequences go on elsewhere. */
-static int64_t grace_of(const struct supervisor *s, enum child_role role) {
+/* Above every place of the model that is wanted. */
+static uint32_t place_end(const struct managed_model *m) {
+    return MAX(m->base + m->wanted, m->before_base + m->before_count);
+}
+
+/* Gateways end with their last stream, and so do the workers of a model that is unloaded. One of a
+ * model that has others is not waited for: its sequences go on elsewhere. */
+static int64_t grace_of(const struct supervisor *s, enum child_role role, uint32_t idx) {
     if (role == CHILD_GATEWAY)
+        return s->config->drain_ms;
+    const struct managed_model *m = &s->models[models_of(s, idx)];
+    if (s->phase == PHASE_SERVING && role == CHILD_WORKER && (!m->wanted || m->ends_streams))
         return s->config->drain_ms;
     return s->phase == PHASE_SERVING ? MIN(s->config->stop_ms, (int64_t)SCALE_DOWN_MS)
                                      : s->config->stop_ms;
@@ -259,18 +296,27 @@ static struct child *place_of(struct supervisor *s, enum child_role role, uint32
     return NULL;
 }
 
+static void fill_place(struct supervisor *s, enum child_role role, uint32_t idx, int64_t now_ms) {
+    if (is_wanted(s, role, idx) && !place_of(s, role, idx))
+        add_child(s, role, idx, now_ms);
+}
+
 void children_want(struct supervisor *s, int64_t now_ms) {
     for (int role = 0; role < CHILD_ROLE_COUNT; role++) {
-        uint32_t wanted = wanted_count(s, (enum child_role)role);
         for (size_t i = 0; i < s->children.count; i++) {
             struct child *c = s->children.items[i];
-            if (c->role == (enum child_role)role && c->idx >= wanted)
-                children_stop(s, c, grace_of(s, c->role), now_ms);
+            if (c->role == (enum child_role)role && !is_wanted(s, c->role, c->idx))
+                children_stop(s, c, grace_of(s, c->role, c->idx), now_ms);
         }
-        for (uint32_t idx = 0; idx < wanted; idx++)
-            if (!place_of(s, (enum child_role)role, idx))
-                add_child(s, (enum child_role)role, idx, now_ms);
+        for (uint32_t idx = 0; role != CHILD_WORKER && idx < s->config->roles[role].count; idx++)
+            fill_place(s, (enum child_role)role, idx, now_ms);
     }
+    uint32_t end = 0;
+    for (uint32_t i = 0; i < s->model_count; i++)
+        end = MAX(end, place_end(&s->models[i]));
+    for (uint32_t place = 0; place < end; place++)
+        for (uint32_t i = 0; i < s->model_count; i++)
+            fill_place(s, CHILD_WORKER, models_idx(s, i, place), now_ms);
     drop_gone(s);
 }
 
@@ -340,6 +386,9 @@ static void give_up(struct supervisor *s, const struct child *c, const char *how
                     const char *reason, int64_t now_ms) {
     if (s->phase != PHASE_SERVING)
         return;
+    if (c->role == CHILD_WORKER && models_failed(s, models_of(s, c->idx), models_place(s, c->idx),
+                                                 reason ? reason : how, now_ms))
+        return;
     if (reason)
         error_set(&s->failure, ERR_INVALID, "%s %u cannot start: %s", child_role_name(c->role),
                   c->idx, reason);
@@ -370,7 +419,7 @@ void children_ended(struct supervisor *s, int pid, int64_t now_ms) {
     child_ended(c, s->config->run_dir, &e);
     child_exit_text(&e, how);
     note_exit(s, &e, now_ms);
-    bool again = c->idx < wanted_count(s, c->role);
+    bool again = is_wanted(s, c->role, c->idx);
     if (again) {
         int64_t delay = was_stopping ? 0 : child_restart_delay(c, &e, now_ms);
         child_move(c, CHILD_WAITING);
@@ -411,23 +460,70 @@ static void adopt_one(struct supervisor *s, const struct state_child *row, int64
     child_move(c, CHILD_RUNNING);
     c->started_ms = now_ms;
     log_info("%s %u adopted as process %d", child_role_name(c->role), c->idx, c->pid);
-    if (c->args_hash == s->args_hash[c->role])
+    if (c->args_hash == settings_hash(s, c->role, c->idx))
         return;
     log_info("%s %u runs with other settings: it is replaced", child_role_name(c->role), c->idx);
     children_stop(s, c, c->role == CHILD_GATEWAY ? s->config->drain_ms : s->config->stop_ms,
                   now_ms);
 }
 
+/* Of a model that is not here any more: nobody would look after it. */
+static void end_stranger(const struct state_child *row) {
+    struct child c = {.role = row->role, .idx = row->idx, .pidfd = -1};
+    if (child_adopt(&c, row->pid, row->start_ticks))
+        return;
+    log_warn("worker %u (process %d) has a model that is not served now: ended", row->idx,
+             row->pid);
+    child_signal(&c, SIGTERM);
+    close(c.pidfd);
+}
+
+static bool any_runs(const struct supervisor *s) {
+    for (size_t i = 0; i < s->children.count; i++)
+        if (is_process(s->children.items[i]))
+            return true;
+    return false;
+}
+
+/* Where the workers of each model begin: a new revision's have other places than those before it. */
+static void find_bases(struct supervisor *s, const struct state_file *state) {
+    uint32_t least[SUPERVISOR_MODELS_MAX];
+    for (uint32_t i = 0; i < s->model_count; i++)
+        least[i] = WORKERS_MAX;
+    for (size_t i = 0; i < state->children.count; i++) {
+        const struct state_child *c = &state->children.items[i];
+        uint32_t model = models_of(s, c->idx);
+        if (c->role == CHILD_WORKER && model < s->model_count)
+            least[model] = MIN(least[model], models_place(s, c->idx));
+    }
+    for (uint32_t i = 0; i < s->model_count; i++) {
+        uint32_t ranks = supervisor_rank_count(&s->models[i].terms.replicas);
+        if (least[i] < WORKERS_MAX)
+            s->models[i].base = least[i] / ranks * ranks;
+    }
+}
+
 void children_adopt(struct supervisor *s, int64_t now_ms) {
     struct state_file state;
     struct error err;
-    for (int role = 0; role < CHILD_ROLE_COUNT; role++)
-        s->args_hash[role] = settings_hash(s, (enum child_role)role);
     if (state_file_read(&state, s->config->run_dir, &err))
         log_error("cannot adopt children: %s", err.text);
-    if (state.workers_configured == s->config->roles[CHILD_WORKER].count && state.workers_wanted)
-        s->workers_wanted = MIN(state.workers_wanted, (uint32_t)WORKERS_MAX);
+    for (uint32_t i = 0; i < state.model_count && state.model_count == s->model_count; i++)
+        if (state.workers[i].configured == s->models[i].terms.count)
+            s->models[i].wanted = MIN(state.workers[i].wanted, (uint32_t)WORKERS_MAX);
+    find_bases(s, &state);
     for (size_t i = 0; i < state.children.count; i++)
-        adopt_one(s, &state.children.items[i], now_ms);
+        if (state.children.items[i].role == CHILD_WORKER &&
+            models_of(s, state.children.items[i].idx) >= s->model_count)
+            end_stranger(&state.children.items[i]);
+        else
+            adopt_one(s, &state.children.items[i], now_ms);
+    for (uint32_t i = 0; i < s->configured_count && !any_runs(s); i++) {
+        struct managed_model *m = &s->models[i]; /* begun anew, not gone on with */
+        if (m->terms.on_demand || !m->wanted)
+            m->wanted = m->terms.on_demand ? 0 : m->terms.count;
+    }
+    for (uint32_t i = 0; i < s->model_count; i++)
+        s->models[i].later |= s->models[i].terms.on_demand;
     state_file_release(&state);
 }

@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { PATIENCE_MS = 30000 };
+enum { PATIENCE_MS = 30000, LOAD_PATIENCE_MS = 600000 };
 
 static int socket_address(const char *run_dir, struct sockaddr_un *out, struct error *err) {
     *out = (struct sockaddr_un){.sun_family = AF_UNIX};
@@ -80,7 +80,9 @@ void control_accept(struct supervisor *s, int64_t now_ms) {
 
 /* Every wanted worker runs and no other does. */
 static bool scale_is_done(const struct supervisor *s) {
-    uint32_t running = 0;
+    uint32_t running = 0, wanted = 0;
+    for (uint32_t i = 0; i < s->model_count; i++)
+        wanted += s->models[i].wanted;
     for (size_t i = 0; i < s->children.count; i++) {
         const struct child *c = s->children.items[i];
         if (c->role != CHILD_WORKER)
@@ -89,14 +91,27 @@ static bool scale_is_done(const struct supervisor *s) {
             return false;
         running += c->state == CHILD_RUNNING;
     }
-    return running == s->workers_wanted;
+    return running == wanted;
+}
+
+/* The model that a command names: " NAME", or the only one. NULL: there is none. */
+static struct managed_model *find_model(struct supervisor *s, const char *text) {
+    if (!*text)
+        return s->model_count == 1 ? &s->models[0] : NULL;
+    return *text == ' ' ? models_find(s, bytes_str(text + 1)) : NULL;
 }
 
 static void scale(struct supervisor *s, struct control *c, const char *text, int64_t now_ms) {
     char *end;
-    unsigned long count = strtoul(text, &end, 10), ranks = supervisor_rank_count(s->config);
-    if (end == text || *end || *text < '0' || *text > '9' || count < 1 ||
-        count > WORKERS_MAX / ranks) {
+    struct managed_model *m = NULL;
+    unsigned long count = strtoul(text, &end, 10);
+    bool good = end != text && (!*end || *end == ' ') && *text >= '0' && *text <= '9';
+    if (good && !(m = find_model(s, end))) {
+        reply(s, c, "error which model? scale N MODEL; trireme status lists them\n");
+        return;
+    }
+    unsigned long ranks = m ? supervisor_rank_count(&m->terms.replicas) : 1;
+    if (!good || count < 1 || count > WORKERS_MAX / ranks) {
         reply(s, c, "error the number of workers is a number from 1 to 1024\n");
         return;
     }
@@ -104,12 +119,95 @@ static void scale(struct supervisor *s, struct control *c, const char *text, int
         reply(s, c, "error draining\n");
         return;
     }
+    if (!m->wanted) {
+        reply(s, c, "error this model is not loaded; trireme load MODEL does it\n");
+        return;
+    }
+    if (m->before_count) {
+        reply(s, c, "error a new revision of it is being loaded; try again when it is ready\n");
+        return;
+    }
     count *= ranks; /* of replicas, to processes */
-    log_info("scaling workers from %u to %lu", s->workers_wanted, count);
-    s->workers_wanted = (uint32_t)count;
+    log_info("scaling workers from %u to %lu", m->wanted, count);
+    m->wanted = (uint32_t)count;
+    c->model = (uint32_t)(m - s->models);
     children_want(s, now_ms);
     children_save(s);
-    c->waits_for_scale = true;
+    c->waits_for = WAITS_FOR_SCALE;
+}
+
+/* The model that a line names; NULL: it names none, which was said. */
+static struct managed_model *named_model(struct supervisor *s, struct control *c,
+                                         const char *text) {
+    struct managed_model *m = find_model(s, text);
+    if (!m)
+        reply(s, c, "error which model? trireme status lists them\n");
+    return m;
+}
+
+static void reply_failure(struct supervisor *s, struct control *c, const struct error *err) {
+    char answer[ERROR_TEXT_MAX + 16];
+    snprintf(answer, sizeof answer, "error %s\n", err->text);
+    reply(s, c, answer);
+}
+
+static void wait_for(struct supervisor *s, struct control *c, const struct managed_model *m,
+                     enum waits_for what, int64_t now_ms) {
+    c->model = (uint32_t)(m - s->models);
+    c->waits_for = what;
+    c->until_ms = now_ms + LOAD_PATIENCE_MS;
+}
+
+static void load_model(struct supervisor *s, struct control *c, struct managed_model *m,
+                       int64_t now_ms) {
+    struct error err;
+    if (models_load(s, m, now_ms, &err))
+        reply_failure(s, c, &err);
+    else
+        wait_for(s, c, m, WAITS_FOR_LOAD, now_ms);
+}
+
+static void load(struct supervisor *s, struct control *c, const char *text, int64_t now_ms) {
+    struct managed_model *m = named_model(s, c, text);
+    if (m)
+        load_model(s, c, m, now_ms);
+}
+
+static void add(struct supervisor *s, struct control *c, const char *word, int64_t now_ms) {
+    struct managed_model *m;
+    struct error err;
+    if (models_add(s, word, &m, &err))
+        reply_failure(s, c, &err);
+    else
+        load_model(s, c, m, now_ms);
+}
+
+static void reload(struct supervisor *s, struct control *c, const char *text, int64_t now_ms) {
+    struct managed_model *m = named_model(s, c, text);
+    struct error err;
+    if (!m)
+        return;
+    if (models_reload(s, m, now_ms, &err))
+        reply_failure(s, c, &err);
+    else if (!m->wanted)
+        reply(s, c, "ok it is not loaded now; the next load takes what is there\n");
+    else
+        wait_for(s, c, m, WAITS_FOR_RELOAD, now_ms);
+}
+
+static void unload(struct supervisor *s, struct control *c, const char *text, int64_t now_ms) {
+    struct managed_model *m = named_model(s, c, text);
+    if (!m)
+        return;
+    models_unload(s, m, now_ms);
+    wait_for(s, c, m, WAITS_FOR_UNLOAD, now_ms);
+}
+
+static void add_model(const struct supervisor *s, const struct managed_model *m, struct buf *out) {
+    buf_addf(out, "; model %s, %u running or waiting: %s", models_state(s, m), m->busy,
+             m->terms.name);
+    if (m->failed_ms)
+        buf_addf(out, " (cannot be loaded: %.200s)", m->failure);
 }
 
 static void status(struct supervisor *s, struct control *c, int64_t now_ms) {
@@ -124,7 +222,12 @@ static void status(struct supervisor *s, struct control *c, int64_t now_ms) {
                  STATES[p->state], p->pid,
                  p->is_ours || p->state == CHILD_WAITING ? "" : " (adopted)",
                  (long long)(p->state == CHILD_WAITING ? 0 : now_ms - p->started_ms) / 1000);
+        if (p->role == CHILD_WORKER && s->model_count > 1)
+            buf_addf(&out, " of %s", s->models[models_of(s, p->idx)].terms.name);
     }
+    for (uint32_t i = 0; i < s->model_count; i++)
+        if (s->models[i].terms.name)
+            add_model(s, &s->models[i], &out);
     buf_add_byte(&out, '\n');
     reply(s, c, out.failed ? "error too much to tell\n" : buf_text(&out));
     buf_release(&out);
@@ -136,8 +239,19 @@ static void command(struct supervisor *s, struct control *c, int64_t now_ms) {
         scale(s, c, c->line + 6, now_ms);
     else if (!strcmp(c->line, "status"))
         status(s, c, now_ms);
+    else if (!strncmp(c->line, "load", 4) && (!c->line[4] || c->line[4] == ' '))
+        load(s, c, c->line + 4, now_ms);
+    else if (!strncmp(c->line, "add ", 4))
+        add(s, c, c->line + 4, now_ms);
+    else if (!strncmp(c->line, "reload", 6) && (!c->line[6] || c->line[6] == ' '))
+        reload(s, c, c->line + 6, now_ms);
+    else if (!strncmp(c->line, "unload", 6) && (!c->line[6] || c->line[6] == ' '))
+        unload(s, c, c->line + 6, now_ms);
     else
-        reply(s, c, "error commands are: scale N, status\n");
+        reply(
+            s, c,
+            "error commands are: scale N [MODEL], load [MODEL], add [NAME=]PATH, reload [MODEL], unload [MODEL], "
+            "status\n");
 }
 
 void control_read(struct supervisor *s, uint32_t idx, int64_t now_ms) {
@@ -145,15 +259,15 @@ void control_read(struct supervisor *s, uint32_t idx, int64_t now_ms) {
     if (c->fd < 0)
         return;
     char nothing[16]; /* while it waits for its answer it has nothing to say; it may hang up */
-    ssize_t n = c->waits_for_scale ? recv(c->fd, nothing, sizeof nothing, 0)
-                                   : recv(c->fd, c->line + c->len, sizeof c->line - 1 - c->len, 0);
+    ssize_t n = c->waits_for ? recv(c->fd, nothing, sizeof nothing, 0)
+                             : recv(c->fd, c->line + c->len, sizeof c->line - 1 - c->len, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n <= 0) {
         hang_up(s, c);
         return;
     }
-    if (c->waits_for_scale)
+    if (c->waits_for)
         return;
     c->len += (size_t)n;
     c->line[c->len] = 0;
@@ -163,21 +277,57 @@ void control_read(struct supervisor *s, uint32_t idx, int64_t now_ms) {
         reply(s, c, "error the line is too long\n");
 }
 
+/* What the one who waits is told; false: not yet. */
+static bool answer_of(const struct supervisor *s, const struct control *c, char *text,
+                      size_t size) {
+    const struct managed_model *m = &s->models[c->model];
+    switch (c->waits_for) {
+    case WAITS_FOR_SCALE:
+        snprintf(text, size, "ok %u workers\n",
+                 m->wanted / supervisor_rank_count(&m->terms.replicas));
+        return scale_is_done(s);
+    case WAITS_FOR_LOAD:
+        if (m->failed_ms)
+            snprintf(text, size, "error %s\n", m->failure);
+        else if (!m->wanted && !m->asked_ms)
+            snprintf(text, size, "error %s\n",
+                     m->had_no_room ? "there was no room for it within a minute: --models-max or "
+                                      "--models-memory, and no other model on demand could go"
+                                    : "it was unloaded again");
+        else {
+            snprintf(text, size, "ok loaded\n");
+            return m->wanted && m->replicas_ready;
+        }
+        return true;
+    case WAITS_FOR_RELOAD:
+        if (m->failed_ms)
+            snprintf(text, size, "error the revision before it stays: %s\n", m->failure);
+        else
+            snprintf(text, size, "ok new requests go to the new revision\n");
+        return !m->before_count;
+    case WAITS_FOR_UNLOAD: snprintf(text, size, "ok unloaded\n"); return !models_processes(s, m);
+    case WAITS_FOR_NOTHING: break;
+    }
+    return false;
+}
+
 void control_turn(struct supervisor *s, int64_t now_ms) {
+    static const char *const LATE[] = {
+        [WAITS_FOR_NOTHING] = "error too slow\n",
+        [WAITS_FOR_SCALE] = "error the workers are not yet what they should be\n",
+        [WAITS_FOR_LOAD] = "error it is not yet loaded; trireme status tells how far it is\n",
+        [WAITS_FOR_RELOAD] = "error it is not yet loaded; the revision before it serves\n",
+        [WAITS_FOR_UNLOAD] = "error it is not yet unloaded: its streams go on\n",
+    };
     for (int i = 0; i < CONTROLS_MAX; i++) {
         struct control *c = &s->controls[i];
-        char text[64];
+        char text[ERROR_TEXT_MAX + 16];
         if (c->fd < 0)
             continue;
-        if (c->waits_for_scale && scale_is_done(s)) {
-            snprintf(text, sizeof text, "ok %u workers\n",
-                     s->workers_wanted / supervisor_rank_count(s->config));
+        if (answer_of(s, c, text, sizeof text))
             reply(s, c, text);
-        } else if (now_ms >= c->until_ms) {
-            reply(s, c,
-                  c->waits_for_scale ? "error the workers are not yet what they should be\n"
-                                     : "error too slow\n");
-        }
+        else if (now_ms >= c->until_ms)
+            reply(s, c, LATE[c->waits_for]);
     }
 }
 
@@ -185,7 +335,7 @@ void control_turn(struct supervisor *s, int64_t now_ms) {
 
 static int read_reply(int fd, char *reply_text, size_t max, struct error *err) {
     size_t len = 0;
-    int64_t until_ms = clock_ms() + PATIENCE_MS + 5000;
+    int64_t until_ms = clock_ms() + LOAD_PATIENCE_MS + 5000; /* the supervisor is less patient */
     while (len < max - 1 && !memchr(reply_text, '\n', len)) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
         int64_t left_ms = until_ms - clock_ms();

@@ -2,7 +2,8 @@
  * supervisor_internal.h - the supervisor's state, for the supervisor*.c files only.
  *
  * supervisor.c is the loop and the order of a turn; _children.c starts, restarts and counts;
- * _wire.c speaks to the scheduler; _control.c answers commands; _drain.c ends everything.
+ * _models.c loads and unloads; _link.c speaks to the scheduler; _control.c answers commands; _drain.c
+ * ends everything.
  */
 #ifndef CLI_SUPERVISOR_INTERNAL_H
 #define CLI_SUPERVISOR_INTERNAL_H
@@ -13,27 +14,62 @@
 #include "cli/supervisor.h"
 #include "proto/link.h"
 
-enum { EXIT_RING = 64, CONTROLS_MAX = 8, CONTROL_LINE_MAX = 128, WORKERS_MAX = 1024 };
+enum { EXIT_RING = 64, CONTROLS_MAX = 8, CONTROL_LINE_MAX = 512, WORKERS_MAX = 1024 };
 /* Between two turns: then it was the supervisor that slept, and the silence of others proves
  * nothing. */
 enum { LATE_TURN_MS = 3000 };
 
 enum phase { PHASE_SERVING, PHASE_GATEWAYS, PHASE_SCHEDULER, PHASE_WORKERS, PHASE_DONE };
 
+enum waits_for {
+    WAITS_FOR_NOTHING,
+    WAITS_FOR_SCALE,
+    WAITS_FOR_LOAD,
+    WAITS_FOR_UNLOAD,
+    WAITS_FOR_RELOAD
+};
+
 /* A command's connection; a reply may have to wait for what was asked. */
 struct control {
     int fd; /* -1: free */
     char line[CONTROL_LINE_MAX];
     size_t len;
-    bool waits_for_scale;
+    enum waits_for waits_for;
+    uint32_t model; /* that it is about */
     int64_t until_ms;
+};
+
+/* A model that has workers, or may have. */
+struct managed_model {
+    struct supervisor_model terms;
+    uint32_t wanted; /* processes */
+    uint32_t base;   /* place of the first of them */
+    /* A new revision is being loaded: its workers are those above, these run until it is ready. */
+    struct supervisor_model before;
+    uint32_t before_base, before_count; /* 0: none is */
+    int64_t renewed_ms;                 /* when that began */
+    bool ends_streams;                  /* those that are not wanted any more may end theirs */
+    /* what the scheduler says of it, and since when it has had nothing to do */
+    uint32_t busy, replicas_ready;
+    uint64_t steps;
+    int64_t used_ms;
+    /* loaded for requests of which none has been seen yet; since when they could come, 0: not yet */
+    bool is_awaited;
+    int64_t ready_ms;
+    bool later; /* loaded after the start: that it cannot be is no reason to end */
+    /* it is to be loaded, and there is no room yet: asked for first and last; 0: not asked for */
+    int64_t first_asked_ms, asked_ms;
+    bool had_no_room;  /* so nobody waits for it any more */
+    int64_t failed_ms; /* its workers cannot start: when that was seen; 0: they can */
+    char failure[ERROR_TEXT_MAX];
 };
 
 struct supervisor {
     const struct supervisor_config *config;
     VEC(struct child *) children; /* owned */
-    uint32_t workers_wanted;
-    uint64_t args_hash[CHILD_ROLE_COUNT];
+    struct managed_model models[SUPERVISOR_MODELS_MAX];
+    uint32_t model_count;
+    uint32_t configured_count; /* of them; the others were added while serving */
     enum phase phase;
     struct error failure; /* why it gave up by itself; code 0: it did not */
     int epoll_fd, signal_fd, control_fd;
@@ -67,6 +103,47 @@ struct child *children_find(struct supervisor *s, int pid);
 uint32_t children_alive(const struct supervisor *s, enum child_role role);
 void children_save(struct supervisor *s);
 int64_t children_next_ms(const struct supervisor *s); /* INT64_MAX: nothing is due */
+
+/* _models.c */
+void models_init(struct supervisor *s);
+/* One by its name; the only one, if it has none. NULL: none. */
+struct managed_model *models_find(struct supervisor *s, struct bytes name);
+/* One that was not configured, by a word as --model takes it. */
+MUST_CHECK int models_add(struct supervisor *s, const char *word, struct managed_model **out,
+                          struct error *err);
+/* Of a worker's index. Those of models that were added are above ADDED_BASE, so that the places of the
+ * others stay what they are. */
+enum { ADDED_BASE = 100000 };
+uint32_t models_of(const struct supervisor *s, uint32_t idx);
+uint32_t models_place(const struct supervisor *s, uint32_t idx);
+uint32_t models_idx(const struct supervisor *s, uint32_t model, uint32_t place);
+/* Workers of it that run or are about to end. */
+uint32_t models_processes(const struct supervisor *s, const struct managed_model *m);
+/* It gets its workers, after others have left if models_max or models_memory ask for it. ERR_LIMIT:
+ * there will never be room. */
+MUST_CHECK int models_load(struct supervisor *s, struct managed_model *m, int64_t now_ms,
+                           struct error *err);
+/* A new revision of a model that is loaded: workers of it start beside those that run, and these end
+ * when it is ready and their streams have ended. Where it is not loaded, the next load takes it. ERR_LIMIT:
+ * there is no room for both; ERR_AGAIN: one is being loaded. */
+MUST_CHECK int models_reload(struct supervisor *s, struct managed_model *m, int64_t now_ms,
+                             struct error *err);
+/* The terms by which the worker at this place of the model is, or is to be, started. */
+const struct supervisor_model *models_terms(const struct managed_model *m, uint32_t place);
+/* Is a worker wanted at this place? */
+bool models_want_place(const struct managed_model *m, uint32_t place);
+/* Its workers end when their streams have. */
+void models_unload(struct supervisor *s, struct managed_model *m, int64_t now_ms);
+/* The worker of it at this place can never start. false: then neither can the supervisor. */
+bool models_failed(struct supervisor *s, uint32_t model, uint32_t place, const char *why,
+                   int64_t now_ms);
+/* What the scheduler says of all, and what a client asks for. */
+void models_take_status(struct supervisor *s, const struct wire_status *status, int64_t now_ms);
+void models_take_want(struct supervisor *s, const struct wire_want *want, int64_t now_ms);
+/* Unloads what nobody has used for long. */
+void models_turn(struct supervisor *s, int64_t now_ms);
+/* "loaded", "loading", "reloading", "unloading", "unloaded" or "failed". */
+const char *models_state(const struct supervisor *s, const struct managed_model *m);
 
 /* _wire.c */
 MUST_CHECK int supervisor_link_open(struct supervisor *s, struct error *err);

@@ -75,27 +75,48 @@ static void fence(struct supervisor *s, const struct wire_fence *m) {
 static void on_frame(void *ctx, enum wire_kind kind, struct bytes payload) {
     struct supervisor *s = ctx;
     struct wire_fence m;
+    struct wire_status status;
+    struct wire_want want;
     struct error err;
-    if (kind != WIRE_FENCE)
-        return;
+    int rc = 0;
     arena_reset(&s->arena);
-    if (message_unpack_fence(payload, &s->arena, &m, &err))
-        LOG_LIMITED(LOG_WARN, "malformed fence: %s", err.text);
-    else
-        fence(s, &m);
+    switch (kind) {
+    case WIRE_FENCE:
+        rc = message_unpack_fence(payload, &s->arena, &m, &err);
+        if (!rc)
+            fence(s, &m);
+        break;
+    case WIRE_STATUS:
+        rc = message_unpack_status(payload, &s->arena, &status, &err);
+        if (!rc)
+            models_take_status(s, &status, clock_ms());
+        break;
+    case WIRE_WANT:
+        rc = message_unpack_want(payload, &s->arena, &want, &err);
+        if (!rc)
+            models_take_want(s, &want, clock_ms());
+        break;
+    default: break; /* of a newer minor version, or not for us */
+    }
+    if (rc)
+        LOG_LIMITED(LOG_WARN, "malformed %s: %s", message_kind_name(kind), err.text);
 }
 
 int supervisor_link_open(struct supervisor *s, struct error *err) {
     static const struct link_client_calls CALLS = {
         .hello = fill_hello, .registered = on_registered, .lost = on_lost, .frame = on_frame};
     struct link_client_config config = {.endpoint = s->config->endpoint,
-                                        .role = WIRE_ROLE_SUPERVISOR};
+                                        .role = WIRE_ROLE_SUPERVISOR,
+                                        .key_file = s->config->key_file,
+                                        .allow_keys = s->config->allow_keys};
     return link_client_new(&s->link, &config, &CALLS, s, err);
 }
 
 void supervisor_watch_scheduler(struct supervisor *s, int64_t now_ms) {
     if (now_ms - s->turn_ms > LATE_TURN_MS)
         s->unheard_since_ms = now_ms; /* it was us who slept */
+    /* whoever refuses our key is not dead: restarting it would mend nothing */
+    s->unheard_since_ms = MAX(s->unheard_since_ms, link_client_refused_ms(s->link));
     if (s->registered || s->phase > PHASE_GATEWAYS)
         return;
     for (size_t i = 0; i < s->children.count; i++) {

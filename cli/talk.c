@@ -1,5 +1,6 @@
 #include "cli/talk.h"
 
+#include "cli/model_path.h"
 #include "cli/progress.h"
 
 #include "base/clock.h"
@@ -40,6 +41,8 @@ static void become_server(const struct talk *t, const char *model, const char *l
     snprintf(port, sizeof port, "%u", t->client.port);
     snprintf(threads, sizeof threads, "--threads=%" PRId64, t->settings->threads);
     snprintf(context, sizeof context, "--max-context=%" PRId64, t->settings->max_context);
+    unsetenv("TRIREME_TLS_CERT"); /* we ask it over plain HTTP, on the loopback */
+    unsetenv("TRIREME_TLS_KEY");
     setsid();
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (!t->settings->verbose) {
@@ -47,8 +50,16 @@ static void become_server(const struct talk *t, const char *model, const char *l
         dup2(fd, STDERR_FILENO);
         dup2(fd, STDOUT_FILENO);
     }
+    const char *device = t->settings->cpu   ? "--device=cpu"
+                         : t->settings->gpu ? "--device=cuda"
+                                            : "--device=auto";
+    if (t->settings->vocab)
+        setenv("TRIREME_VOCAB", t->settings->vocab, 1);
+    if (t->settings->vocab_dir)
+        setenv("TRIREME_VOCAB_DIR", t->settings->vocab_dir, 1);
     execl("/proc/self/exe", "trireme", "serve", "--port", port, "--run-dir", t->run_dir, threads,
-          context, "--drain-timeout=0", "--stop-timeout=1s", "--model", model, (char *)NULL);
+          context, device, "--drain-timeout=0", "--stop-timeout=1s", "--model", model,
+          (char *)NULL);
     _exit(126);
 }
 
@@ -97,7 +108,7 @@ static int wait_ready(struct talk *t, struct error *err) {
     return rc;
 }
 
-static int start_server(struct talk *t, const char *model, struct error *err) {
+static int serve_path(struct talk *t, const char *model, struct error *err) {
     char log[80], url[64];
     snprintf(t->run_dir, sizeof t->run_dir, "/tmp/trireme-talk-XXXXXX");
     if (!mkdtemp(t->run_dir)) {
@@ -115,15 +126,31 @@ static int start_server(struct talk *t, const char *model, struct error *err) {
         return error_set_errno(err, "cannot start a server");
     if (t->server_pid == 0)
         become_server(t, model, log);
+    int64_t begin_ms = clock_ms();
     rc = wait_ready(t, err);
+    t->load_ms = clock_ms() - begin_ms;
     if (rc && !t->settings->verbose)
         show_log(t);
     return rc;
 }
 
+/* A hub's model is downloaded first, where its progress is seen. */
+static int start_server(struct talk *t, const char *model, struct error *err) {
+    char *path;
+    int rc = model_path_find(model, &path, NULL, err);
+    if (!rc)
+        rc = serve_path(t, path ? path : model, err);
+    mem_free(path);
+    return rc;
+}
+
 int talk_begin(struct talk *t, const struct talk_settings *settings, const char *model,
                struct error *err) {
-    *t = (struct talk){.settings = settings};
+    *t = (struct talk){.settings = settings, .show_reasoning = settings->show_think};
+    if (settings->url && settings->vocab)
+        return error_set(err, ERR_INVALID,
+                         "a running server has a vocabulary: --vocab is for one "
+                         "that is started for this");
     if (settings->url)
         return api_client_init(&t->client, settings->url, settings->api_key, err);
     int rc = start_server(t, model, err);
@@ -191,14 +218,15 @@ static void count_event(struct talk_figures *f, const cJSON *event, bool has_tex
         f->tokens++;
 }
 
-/* Thoughts are dim; the answer begins on a line of its own. */
+/* Thoughts are dim on a terminal; the answer begins on a line of its own. */
 static void print_reasoning(struct reply *reply, const char *thought, const char *text) {
+    bool dims = isatty(STDOUT_FILENO);
     if (thought && *thought) {
-        printf("%s%s", reply->in_reasoning ? "" : "\033[2m", thought);
+        printf("%s%s", reply->in_reasoning || !dims ? "" : "\033[2m", thought);
         reply->in_reasoning = true;
     }
     if (text && *text && reply->in_reasoning) {
-        printf("\033[0m\n");
+        printf("%s\n", dims ? "\033[0m" : "");
         reply->in_reasoning = false;
     }
     fflush(stdout);
@@ -234,6 +262,14 @@ static bool print_event(void *ctx, struct bytes data) {
     return !failed;
 }
 
+/* What is at its default is not sent: other servers may not know it. */
+static void add_number(struct json_writer *w, const char *name, double value, double fallback) {
+    if (value == fallback)
+        return;
+    json_key(w, name);
+    json_double(w, value);
+}
+
 static void build_body(const struct talk_settings *s, const char *json, struct buf *body) {
     struct json_writer w;
     json_writer_init(&w, body);
@@ -250,6 +286,13 @@ static void build_body(const struct talk_settings *s, const char *json, struct b
     json_double(&w, s->temperature);
     json_key(&w, "top_p");
     json_double(&w, s->top_p);
+    add_number(&w, "repetition_penalty", s->repetition_penalty, 1);
+    add_number(&w, "frequency_penalty", s->frequency_penalty, 0);
+    add_number(&w, "presence_penalty", s->presence_penalty, 0);
+    if (s->top_k) {
+        json_key(&w, "top_k");
+        json_int(&w, s->top_k);
+    }
     if (s->seed >= 0) {
         json_key(&w, "seed");
         json_int(&w, s->seed);
@@ -262,6 +305,22 @@ static void build_body(const struct talk_settings *s, const char *json, struct b
     json_bool(&w, true);
     json_end_object(&w);
     json_end_object(&w);
+}
+
+void talk_stats(const struct talk *t) {
+    const struct talk_figures *f = &t->figures;
+    double seconds = (double)(f->last_ms - f->first_ms) / 1000;
+    if (!t->settings->stats)
+        return;
+    fprintf(stderr, "[stats] ");
+    if (t->server_pid)
+        fprintf(stderr, "model loaded in %.2f s | ", (double)t->load_ms / 1000);
+    fprintf(stderr, "%" PRId64 " tokens generated", f->tokens);
+    if (f->first_ms)
+        fprintf(stderr, " | first after %" PRId64 " ms", f->first_ms - f->begin_ms);
+    if (seconds > 0 && f->tokens > 1)
+        fprintf(stderr, " | %.1f T/s", (double)(f->tokens - 1) / seconds);
+    fprintf(stderr, "\n");
 }
 
 bool talk_was_stopped(const struct talk *t) {
@@ -290,7 +349,7 @@ int talk_ask(struct talk *t, const char *json, struct buf *answer, struct error 
                 error_set(err, ERR_INVALID, "the server answers %d%s%s", rc, *why ? ": " : "", why);
         mem_free(why);
     }
-    if (reply.in_reasoning)
+    if (reply.in_reasoning && isatty(STDOUT_FILENO))
         printf("\033[0m");
     buf_release(&body);
     buf_release(&out);

@@ -7,6 +7,7 @@
  */
 #include "cli/commands.h"
 #include "cli/lines.h"
+#include "cli/model_path.h"
 
 #include "base/arena.h"
 #include "formats/json.h"
@@ -110,12 +111,14 @@ static int fail(const char *command, const struct error *err) {
     return 1;
 }
 
-static int open_vocabulary(const struct text_settings *s, struct tokenizer **out,
-                           struct error *err) {
+static int open_vocabulary(struct text_settings *s, struct tokenizer **out, struct error *err) {
     *out = NULL;
     compiled_set_folder(s->cache_dir);
     if (!s->model == !s->vocab)
         return error_set(err, ERR_INVALID, "give a model, or --vocab");
+    int rc = model_path_of_option(&s->model, err);
+    if (rc)
+        return rc;
     return s->model ? tokenizer_open(s->model, out, err)
                     : tokenizer_open_named(s->vocab, s->vocab_dir, out, err);
 }

@@ -64,6 +64,7 @@ struct config {
 
 /* Parses a file's bytes. The config must be closed also after an error. */
 MUST_CHECK int config_open(struct config *c, struct bytes text, struct error *err);
+/* Frees what config_open made; the defaults stay their owner's. */
 void config_close(struct config *c);
 /* Lets getters on the object `top` fall back on another tree's top object (same names); NULL:
  * none. */
@@ -76,14 +77,19 @@ const struct config_node *config_find(struct config *c, uint32_t obj, const char
 /* The node index of a field that is an object; -1 when absent. Consumes the field, not what is
  * inside. */
 int64_t config_object(struct config *c, uint32_t obj, const char *name);
-bool config_has(struct config *c, uint32_t obj,
-                const char *name); /* there and not null, not by default; no consuming */
-/* there, null or not; no consuming */
+/* Whether a field is there and not null, not by default. Consumes nothing. */
+bool config_has(struct config *c, uint32_t obj, const char *name);
+/* Whether a field is there, null or not. Consumes nothing. */
 bool config_has_key(const struct config *c, uint32_t obj, const char *name);
 
+/* A whole number of zero or more; fallback where the field is absent or null. Consumes it. Any
+ * other value fails the config (config_fail). */
 int64_t config_int(struct config *c, uint32_t obj, const char *name, int64_t fallback);
+/* The same of any finite number. */
 double config_double(struct config *c, uint32_t obj, const char *name, double fallback);
+/* The same of true or false. */
 bool config_bool(struct config *c, uint32_t obj, const char *name, bool fallback);
+/* The same of a text, borrowed until the config is closed. */
 const char *config_text(struct config *c, uint32_t obj, const char *name, const char *fallback);
 /* Marks a field as understood without reading it. */
 void config_consume(struct config *c, uint32_t obj, const char *name);
@@ -96,8 +102,9 @@ void config_consume_all(struct config *c, uint32_t obj, const char *name);
 /* Child i of a list or object; NULL past the end. Walk long lists with `next`. */
 const struct config_node *config_item(const struct config *c, const struct config_node *list,
                                       uint32_t i);
+/* The name that the node has in its object, borrowed; "" for an item of a list. */
 const char *config_node_name(const struct config *c, const struct config_node *node);
-/* "" unless CONFIG_TEXT */
+/* The node's text, borrowed; "" unless CONFIG_TEXT. */
 const char *config_node_text(const struct config *c, const struct config_node *node);
 /* A list of numbers into out[max]; the count, 0 when absent. Longer lists or other values: an
  * error. */

@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+/* Whether a field of this name changes nothing that is computed, whatever its value. */
 bool config_field_is_harmless(const char *name);
 
 #endif

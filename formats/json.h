@@ -79,6 +79,21 @@ enum json_event json_next(struct json_reader *r);
 /* After KEY: reads and drops the value. After OBJECT_BEGIN or ARRAY_BEGIN: drops the rest up to its
  * end (that is then the last event). After anything else: nothing. False on error. */
 MUST_CHECK bool json_skip(struct json_reader *r);
+/* What was written from offset `begin` to the end of the last event; into the input. */
+struct bytes json_since(const struct json_reader *r, size_t begin);
+/* After a value's first event: drops its rest; *span (may be NULL): all of it as written, into the
+ * input. False on error. */
+MUST_CHECK bool json_take(struct json_reader *r, struct bytes *span);
+
+/* A member that is asked for. */
+struct json_wanted {
+    const char *name;
+    struct bytes *out;
+};
+/* After OBJECT_BEGIN: reads to the object's end; the value of each member asked for as json_take
+ * does. What is absent or null leaves *out alone. False on error. */
+MUST_CHECK bool json_take_members(struct json_reader *r, const struct json_wanted *members,
+                                  size_t count);
 /* The next event must be want: true, else false with an error "expected a string at byte 9" (unless
  * one was there already). */
 MUST_CHECK bool json_expect(struct json_reader *r, enum json_event want);

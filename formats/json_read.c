@@ -425,6 +425,38 @@ bool json_skip(struct json_reader *r) {
     return true;
 }
 
+struct bytes json_since(const struct json_reader *r, size_t begin) {
+    return bytes_of(r->start + begin, r->offset + r->raw.len - begin);
+}
+
+bool json_take(struct json_reader *r, struct bytes *span) {
+    size_t begin = r->offset;
+    if (!json_skip(r))
+        return false;
+    if (span)
+        *span = json_since(r, begin);
+    return true;
+}
+
+static struct bytes *find_member(struct bytes key, const struct json_wanted *members,
+                                 size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (bytes_equal(key, bytes_str(members[i].name)))
+            return members[i].out;
+    return NULL;
+}
+
+bool json_take_members(struct json_reader *r, const struct json_wanted *members, size_t count) {
+    enum json_event event;
+    while ((event = json_next(r)) == JSON_KEY) {
+        struct bytes *out = find_member(r->text, members, count);
+        event = json_next(r);
+        if (!json_take(r, event == JSON_NULL ? NULL : out))
+            return false;
+    }
+    return event == JSON_OBJECT_END;
+}
+
 static const char *event_text(enum json_event event) {
     static const char *const texts[] = {
         [JSON_END] = "the end",     [JSON_OBJECT_BEGIN] = "an object",

@@ -349,6 +349,11 @@ int safetensors_open_bytes(struct safetensors *set, struct bytes file, const cha
     return rc;
 }
 
+void safetensors_forget(const struct safetensors *set) {
+    for (size_t i = 0; i < set->file_count; i++)
+        file_map_forget(&set->files[i].map);
+}
+
 void safetensors_close(struct safetensors *set) {
     for (size_t i = 0; i < set->tensor_count; i++)
         mem_free((char *)set->tensors[i].name);
@@ -360,12 +365,6 @@ void safetensors_close(struct safetensors *set) {
     mem_free(set->tensors);
     mem_free(set->files);
     *set = (struct safetensors){0};
-}
-
-void safetensors_add(struct safetensors *set, const struct tensor *tensor) {
-    set->tensors = mem_realloc(set->tensors, (set->tensor_count + 1) * sizeof *set->tensors);
-    set->tensors[set->tensor_count++] = *tensor;
-    tensors_sort(set);
 }
 
 const struct tensor *safetensors_find(const struct safetensors *set, const char *name) {

@@ -118,12 +118,11 @@ struct safetensors {
  * files of other names: then the one, else that which ends in "_final", else that of the highest
  * "_step_N". Errors name file and tensor. */
 MUST_CHECK int safetensors_open(struct safetensors *set, const char *path, struct error *err);
+/* file_map_forget of all files. */
+void safetensors_forget(const struct safetensors *set);
 /* Unmaps and frees everything; tensors and their data are stale then. A zeroed set may be
  * closed. */
 void safetensors_close(struct safetensors *set);
-/* Adds a tensor that lies in no file: its data must outlive the set, the name becomes the set's.
- * Pointers to tensors become stale. */
-void safetensors_add(struct safetensors *set, const struct tensor *tensor);
 /* NULL when there is none of this name. */
 const struct tensor *safetensors_find(const struct safetensors *set, const char *name);
 

@@ -1,15 +1,20 @@
 #include "gateway/answer.h"
 
 #include "gateway/anthropic.h"
+#include "gateway/embed.h"
 #include "gateway/error_response.h"
 #include "gateway/gateway_metrics.h"
 #include "gateway/responses.h"
+#include "gateway/sglang.h"
 #include "gateway/whole_body.h"
 
 void answer_release(struct answer *a) {
     response_release(&a->writer);
     responses_state_free(&a->responses);
+    sglang_state_free(&a->sglang);
     event_ids_release(&a->ids);
+    buf_release(&a->embed.texts);
+    vec_release(&a->embed.text_ends);
 }
 
 const struct answer_form *answer_form_of(enum genreq_dialect dialect) {
@@ -22,6 +27,16 @@ const struct answer_form *answer_form_of(enum genreq_dialect dialect) {
         [GENREQ_RESPONSES] = &answer_responses,
         [GENREQ_COMPLETION] = &answer_llama,
         [GENREQ_INFILL] = &answer_llama,
+        [GENREQ_EMBEDDINGS] = &answer_embeddings,
+        [GENREQ_LLAMA_EMBEDDING] = &answer_llama_embedding,
+        [GENREQ_OLLAMA_EMBED] = &answer_ollama_embed,
+        [GENREQ_OLLAMA_EMBEDDINGS] = &answer_ollama_embed,
+        [GENREQ_RERANK] = &answer_rerank,
+        [GENREQ_SCORE] = &answer_score,
+        [GENREQ_POOLING] = &answer_pooling,
+        [GENREQ_CLASSIFY] = &answer_classify,
+        [GENREQ_COHERE_EMBED] = &answer_cohere_embed,
+        [GENREQ_GENERATE] = &answer_sglang,
     };
     CHECK((size_t)dialect < ARRAY_LEN(FORMS));
     return FORMS[dialect];
@@ -45,6 +60,22 @@ struct usage answer_usage(const struct answer *a) {
     return u;
 }
 
+static void add_timing(const char *kind, uint32_t count, int64_t us, struct buf *out) {
+    double ms = (double)MAX(us, 1) / 1000; /* the clock is read once a turn */
+    buf_addf(out, "\"%s_n\":%u,\"%s_ms\":%.3f,\"%s_per_token_ms\":%.3f,\"%s_per_second\":%.3f",
+             kind, count, kind, ms, kind, count ? ms / count : 0, kind, count * 1000.0 / ms);
+}
+
+void answer_write_timings(const struct answer *a, struct buf *out) {
+    const struct answer_times *t = &a->times;
+    struct usage u = answer_usage(a);
+    buf_addf(out, ",\"timings\":{\"cache_n\":%u,", u.cached_tokens);
+    add_timing("prompt", u.prompt_tokens - u.cached_tokens, t->first_us - t->submit_us, out);
+    buf_add_byte(out, ',');
+    add_timing("predicted", u.completion_tokens, t->end_us - t->first_us, out);
+    buf_add_byte(out, '}');
+}
+
 bool answer_all_ended(const struct answer *a, enum choice_finish finish) {
     for (uint32_t i = 0; i < a->submission_count; i++)
         for (uint32_t j = 0; j < a->submissions[i].delivery.choice_count; j++)
@@ -55,10 +86,10 @@ bool answer_all_ended(const struct answer *a, enum choice_finish finish) {
 
 /* ---- the client ---- */
 
-/* The form has written events of a part behind `from`. */
-static void mark(struct answer *a, uint32_t part, size_t from) {
+/* The form has written events of a source behind `from`. */
+static void mark(struct answer *a, uint32_t source, size_t from) {
     if (event_ids_are_on(&a->ids))
-        event_ids_mark(&a->ids, part, &a->scratch->out, from);
+        event_ids_mark(&a->ids, source, &a->scratch->out, from);
 }
 
 bool answer_flush(struct answer *a, int64_t now_ms) {
@@ -104,11 +135,14 @@ static bool is_verbose(const struct answer *a) {
 static void collect_extras(struct answer *a, struct choice *c, const struct answer_token *token) {
     const struct tokenizer *t = c->detok.tokenizer;
     if (a->logprobs && token->logprobs.count) {
-        response_logprobs_entry(a->writer.dialect, t, &token->logprobs, c->text_chars,
-                                &c->logprobs);
-        c->text_chars += response_token_chars(t, token->id);
+        struct token_logprobs shown = token->logprobs;
+        shown.count = MIN(shown.count, 1 + a->top_logprobs);
+        const struct token_names names = {t, a->tokens_as_ids};
+        response_logprobs_entry(a->writer.dialect, &names, &shown, c->text_chars, &c->logprobs);
+        if (!(c->detok.flags & DETOKENIZE_SKIP_SPECIAL && tokenizer_is_special(t, token->id)))
+            c->text_chars += response_token_chars(t, token->id);
     }
-    if (!a->token_ids)
+    if (!a->token_ids || c->echo_count)
         return;
     if (c->ids.len)
         buf_add_byte(&c->ids, ',');
@@ -121,11 +155,49 @@ void answer_write_extras(struct answer *a, const struct choice *c) {
     buf_reset(&s->extra);
     if (c->logprobs.len)
         response_logprobs_value(a->writer.dialect, buf_bytes(&c->logprobs), &s->entries);
-    if (!a->token_ids)
+    if (a->token_ids) {
+        buf_add_str(&s->extra, ",\"token_ids\":[");
+        buf_add_bytes(&s->extra, buf_bytes(&c->ids));
+        buf_add_byte(&s->extra, ']');
+    }
+    a->is_short |= s->entries.failed || s->extra.failed;
+}
+
+/* By the mean of their tokens' log-probabilities, as OpenAI has it; of equals the earlier one. */
+static bool is_better(const struct choice *a, const struct choice *b) {
+    double x = a->logprob_sum / MAX(a->token_count, 1u),
+           y = b->logprob_sum / MAX(b->token_count, 1u);
+    return x > y || (x == y && a->index < b->index);
+}
+
+const struct choice *answer_shown(const struct answer *a, uint32_t submission, uint32_t k,
+                                  uint32_t *index) {
+    const struct submission *sub = &a->submissions[submission];
+    uint32_t made = sub->delivery.choice_count, shown = a->best_count ? a->best_count : made;
+    if (k >= shown)
+        return NULL;
+    *index = submission * shown + k;
+    for (uint32_t i = 0; i < made && a->best_count; i++) {
+        uint32_t before = 0;
+        for (uint32_t j = 0; j < made; j++)
+            before += is_better(&sub->choices[j], &sub->choices[i]);
+        if (before == k)
+            return &sub->choices[i];
+    }
+    return &sub->choices[k];
+}
+
+/* A token of the prompt, which every choice of it computes: the first one keeps it. */
+static void note_prompt_token(const struct answer *a, struct choice *c,
+                              const struct token_logprobs *lp) {
+    bool first = false;
+    for (uint32_t i = 0; i < a->submission_count; i++)
+        first |= c == a->submissions[i].choices;
+    if (!first)
         return;
-    buf_add_str(&s->extra, ",\"token_ids\":[");
-    buf_add_bytes(&s->extra, buf_bytes(&c->ids));
-    buf_add_byte(&s->extra, ']');
+    struct token_logprobs shown = *lp;
+    shown.count = MIN(shown.count, 1 + a->top_prompt_logprobs);
+    response_prompt_logprobs_entry(c->detok.tokenizer, &shown, &c->prompt_logprobs);
 }
 
 /* An event with the text in scratch->piece and what was collected. */
@@ -161,8 +233,22 @@ static bool has_news(const struct choice *c, const struct buf *text) {
     return text->len || c->reasoning.len || c->calls.len;
 }
 
+/* Before buffers are emptied for what follows. */
+static void note_failures(struct answer *a, const struct choice *c) {
+    a->is_short |= choice_is_short(c) || (a->stream && a->scratch->piece.failed);
+}
+
 bool answer_feed(struct answer *a, struct choice *c, const struct answer_token *token) {
     CHECK(c->finish == CHOICE_RUNNING);
+    if (c->echo_count && a->prompt_logprobs)
+        note_prompt_token(a, c, &token->logprobs);
+    if (c->echo_count && a->hides_echo) {
+        c->echo_count--;
+        note_failures(a, c);
+        return false;
+    }
+    if (a->best_count && !c->echo_count && token->logprobs.count)
+        c->logprob_sum += (double)token->logprobs.values[0];
     struct buf *text = begin_text(a, c);
     if (is_verbose(a))
         collect_extras(a, c, token);
@@ -171,6 +257,7 @@ bool answer_feed(struct answer *a, struct choice *c, const struct answer_token *
         choice_push_stop(c, token->id, text);
     else
         ended = choice_push(c, token->id, text);
+    note_failures(a, c);
     if (a->stream && (is_verbose(a) || has_news(c, text)))
         add_event(a, c);
     return ended;
@@ -180,8 +267,16 @@ void answer_end_choice(struct answer *a, struct choice *c, enum choice_finish fi
     CHECK(c->finish == CHOICE_RUNNING);
     struct buf *text = begin_text(a, c);
     choice_end(c, finish, text);
+    note_failures(a, c);
     if (a->stream && has_news(c, text))
         add_event(a, c);
+}
+
+void answer_take_vector(struct answer *a, struct choice *c, const float *values, uint32_t width) {
+    CHECK(c->finish == CHOICE_RUNNING && !a->stream && !c->text.len);
+    embed_write(&a->embed, values, width, &c->text);
+    note_failures(a, c);
+    c->finish = CHOICE_STOP;
 }
 
 void answer_finish_choice(struct answer *a, const struct choice *c) {
@@ -203,17 +298,20 @@ static struct http_request *leave(struct answer *a) {
 }
 
 uint64_t answer_choice_bytes(const struct choice *c) {
-    return (uint64_t)c->text.len + c->logprobs.len + c->ids.len + c->reasoning.len + c->calls.len;
+    return (uint64_t)c->text.len + c->logprobs.len + c->ids.len + c->reasoning.len + c->calls.len +
+           c->prompt_logprobs.len;
 }
 
-void answer_whole(struct answer *a, struct gateway *gw, struct u128 tenant, uint64_t room) {
+bool answer_whole(struct answer *a, struct gateway *gw, struct u128 tenant, uint64_t room) {
     struct buf *out = &a->scratch->out;
     CHECK(answer_is_heard(a) && !a->stream);
     buf_reset(out);
     a->form->whole(a, out);
-    if (a->background)
-        return;
-    whole_body_send(gw, leave(a), out, tenant, room);
+    if (a->is_short || out->failed)
+        return false;
+    if (!a->background)
+        whole_body_send(gw, leave(a), out, tenant, room);
+    return true;
 }
 
 void answer_end(struct answer *a) {

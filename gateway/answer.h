@@ -16,6 +16,7 @@
 #ifndef GATEWAY_ANSWER_H
 #define GATEWAY_ANSWER_H
 
+#include "base/vec.h"
 #include "gateway/event_ids.h"
 #include "gateway/response.h"
 #include "gateway/submission.h"
@@ -60,6 +61,11 @@ enum answer_block {
 extern const struct answer_form answer_openai; /* answer_openai.c: chats and completions */
 extern const struct answer_form answer_ollama; /* ollama_answer.c */
 extern const struct answer_form answer_llama;  /* llama_answer.c */
+extern const struct answer_form answer_sglang; /* sglang_answer.c */
+/* embed_answer.c: never a stream */
+extern const struct answer_form answer_embeddings, answer_llama_embedding, answer_ollama_embed,
+    answer_pooling, answer_cohere_embed;
+extern const struct answer_form answer_rerank, answer_score, answer_classify; /* rerank_answer.c */
 
 /* Moments of a generation, for forms that tell how long things took; of the event thread's clock.
  * All are known when it ends. */
@@ -71,6 +77,20 @@ struct answer_times {
 };
 
 struct responses_state;
+struct sglang_state;
+
+/* How vectors are shown (embed.h). */
+struct embed_form {
+    bool base64, normalize;
+    uint32_t width; /* the first so many values */
+    /* of texts that are compared: values are kept as they come */
+    bool keeps_values;
+    bool raw_scores; /* shown as the model gives them */
+    bool pairs; /* a submission is a pair, else a text: first_count of them before the others */
+    uint32_t first_count, top_count;
+    struct buf texts;      /* owned: documents as they are shown, with a comma between */
+    VEC(size_t) text_ends; /* owned: where each ends */
+};
 
 struct answer {
     const struct answer_form *form; /* of its dialect */
@@ -79,15 +99,25 @@ struct answer {
     struct scratch *scratch;              /* borrowed: the thread's */
     const struct submission *submissions; /* borrowed: the generation's, in order of index */
     uint32_t submission_count;
-    bool stream;          /* events; else one object */
-    struct event_ids ids; /* on: the stream can be resumed */
-    bool logprobs;        /* wanted, and */
+    bool stream;             /* events; else one object */
+    struct event_ids ids;    /* on: the stream can be resumed */
+    struct embed_form embed; /* of a dialect that has vectors */
+    bool logprobs;           /* wanted, and */
     bool token_ids;
-    enum answer_block block;           /* of a form that has blocks: the open one */
-    uint32_t block_count;              /* begun so far */
+    bool tokens_as_ids;   /* log-probabilities call tokens so */
+    bool timings;         /* of OpenAI's dialects: how long it took */
+    bool prompt_logprobs; /* of the prompt's tokens, */
+    bool hides_echo;      /* which are no part of the text */
+    /* how many alternatives each shows: a worker may have told more for the other's sake */
+    uint32_t top_logprobs, top_prompt_logprobs;
+    uint32_t best_count;     /* choices of each prompt that are shown, the best ones; 0: all */
+    enum answer_block block; /* of a form that has blocks: the open one */
+    uint32_t block_count;    /* begun so far */
     struct responses_state *responses; /* owned, of that dialect; NULL: another */
+    struct sglang_state *sglang;       /* owned, of that dialect; NULL: another */
     bool background;                   /* its client was answered; see responses.h */
     bool begun;                        /* the response's head is out */
+    bool is_short;                     /* memory was out for part of it: it has to fail */
     bool other_fingerprint;            /* part of it was made by a replica whose bits may differ */
     int64_t wrote_ms;                  /* when the client last got something */
     struct answer_times times;
@@ -105,6 +135,12 @@ void answer_release(struct answer *a);
 
 /* The form of a dialect's answers. */
 const struct answer_form *answer_form_of(enum genreq_dialect dialect);
+/* For forms: ,"timings":{...} in llama.cpp's form, at the end of an answer. */
+void answer_write_timings(const struct answer *a, struct buf *out);
+/* For forms: the choices of a submission that are shown, in order; the k-th of them, or NULL. Its
+ * place in the answer is *index. */
+const struct choice *answer_shown(const struct answer *a, uint32_t submission, uint32_t k,
+                                  uint32_t *index);
 /* For forms: turns what was collected of a choice's tokens into the members they are in JSON:
  * scratch->entries (log-probabilities) and ->extra. */
 void answer_write_extras(struct answer *a, const struct choice *c);
@@ -125,6 +161,8 @@ bool answer_begin(struct answer *a, int64_t now_ms);
 bool answer_feed(struct answer *a, struct choice *c, const struct answer_token *token);
 /* The worker ended the choice without a stop token: what is held back comes out. */
 void answer_end_choice(struct answer *a, struct choice *c, enum choice_finish finish);
+/* The choice has become a vector, of `width` values. */
+void answer_take_vector(struct answer *a, struct choice *c, const float *values, uint32_t width);
 /* A stream's last event of a choice. */
 void answer_finish_choice(struct answer *a, const struct choice *c);
 /* A comment, or what the form has for it, keeps proxies and clients from giving up on a quiet stream. False as answer_flush. */
@@ -134,8 +172,9 @@ bool answer_ping(struct answer *a, int64_t now_ms);
 bool answer_flush(struct answer *a, int64_t now_ms);
 
 /* Each ends the response. answer_whole: one object; the room that the tenant has for it goes with it
- * (whole_body.h). */
-void answer_whole(struct answer *a, struct gateway *gw, struct u128 tenant, uint64_t room);
+ * (whole_body.h). False: nothing was done, memory is out. */
+MUST_CHECK bool answer_whole(struct answer *a, struct gateway *gw, struct u128 tenant,
+                             uint64_t room);
 /* Bytes that a choice of an answer in one piece holds so far. */
 uint64_t answer_choice_bytes(const struct choice *c);
 /* The last events of a stream; it must have begun. */

@@ -28,6 +28,15 @@ static void insert_prompt_ids(const struct answer *a, const char *end, struct bu
     buf_add_str(out, end);
 }
 
+/* llama.cpp's timings into the last object, where they are wanted. */
+static void insert_timings(const struct answer *a, const char *end, struct buf *out) {
+    if (!a->timings)
+        return;
+    out->len -= strlen(end);
+    answer_write_timings(a, out);
+    buf_add_str(out, end);
+}
+
 static void begin(struct answer *a, struct buf *out) {
     for (uint32_t i = 0; i < a->submission_count; i++)
         for (uint32_t j = 0; j < a->submissions[i].delivery.choice_count; j++) {
@@ -57,8 +66,9 @@ static void finish(struct answer *a, const struct choice *c, struct buf *out) {
 
 static void end(struct answer *a, struct buf *out) {
     struct usage usage = answer_usage(a);
-    if (a->writer.include_usage)
-        response_chunk_usage(&a->writer, &usage, out);
+    if (a->writer.include_usage || a->timings)
+        response_chunk_usage(&a->writer, a->writer.include_usage ? &usage : NULL, out);
+    insert_timings(a, "}\n\n", out);
     response_done(out);
 }
 
@@ -68,25 +78,42 @@ static void error(struct answer *a, const struct api_error *err, struct buf *out
     response_done(out);
 }
 
+/* vLLM's prompt_logprobs, which stand where the prompt's ids do. */
+static void add_prompt_logprobs(const struct submission *sub, struct buf *out) {
+    buf_add_str(out, ",\"prompt_logprobs\":[");
+    buf_add_bytes(out, buf_bytes(&sub->choices[0].prompt_logprobs));
+    buf_add_byte(out, ']');
+}
+
 static void whole(struct answer *a, struct buf *out) {
     const struct scratch *s = a->scratch;
     struct usage usage = answer_usage(a);
+    bool own_prompt = a->writer.dialect == GENREQ_COMPLETIONS;
     response_full_begin(&a->writer, out);
     for (uint32_t i = 0; i < a->submission_count; i++) {
         const struct submission *sub = &a->submissions[i];
-        for (uint32_t j = 0; j < sub->delivery.choice_count; j++) {
-            const struct choice *c = &sub->choices[j];
+        const struct choice *c;
+        uint32_t index;
+        for (uint32_t k = 0; (c = answer_shown(a, i, k, &index)); k++) {
             answer_write_extras(a, c);
-            if (a->token_ids && a->writer.dialect == GENREQ_COMPLETIONS)
+            if (a->token_ids && own_prompt)
                 add_prompt_ids(sub, &a->scratch->extra);
+            if (a->prompt_logprobs && own_prompt)
+                add_prompt_logprobs(sub, &a->scratch->extra);
             const struct response_text all = {buf_bytes(&c->text), buf_bytes(&c->reasoning),
                                               buf_bytes(&c->calls)};
-            response_full_choice(&a->writer, i + j == 0, c->index, &all, buf_bytes(&s->entries),
+            response_full_choice(&a->writer, index == 0, index, &all, buf_bytes(&s->entries),
                                  buf_bytes(&s->extra), choice_reported_finish(c), out);
         }
     }
     response_full_end(&a->writer, &usage, out);
     insert_prompt_ids(a, "}", out);
+    insert_timings(a, "}", out);
+    if (a->prompt_logprobs && !own_prompt) {
+        out->len--;
+        add_prompt_logprobs(&a->submissions[0], out);
+        buf_add_byte(out, '}');
+    }
 }
 
 const struct answer_form answer_openai = {

@@ -25,11 +25,6 @@ MUST_CHECK int anthropic_parse(struct genreq *g, struct bytes body, bool counts,
  * with *err filled. */
 MUST_CHECK int anthropic_convert(struct genreq *g, struct bytes system, struct api_error *err);
 
-/* Whether a path is one of this dialect. */
-bool anthropic_is_path(struct bytes path);
-/* Appends {"type":"error","error":{"type":..,"message":..},"request_id":..}. */
-void anthropic_error_write(const struct api_error *err, const char *request_id, struct buf *out);
-
 extern const struct answer_form answer_anthropic;
 
 #endif

@@ -5,37 +5,9 @@
 #include "gateway/anthropic.h"
 
 #include "gateway/answer_calls.h"
+#include "gateway/error_response.h"
 
 #define ADD(out, literal) buf_add((out), (literal), sizeof(literal) - 1)
-
-/* ---- errors ---- */
-
-bool anthropic_is_path(struct bytes path) {
-    return bytes_equal(path, bytes_str("/v1/messages")) ||
-           bytes_equal(path, bytes_str("/v1/messages/count_tokens"));
-}
-
-static const char *error_type(int status) {
-    switch (status) {
-    case 401: return "authentication_error";
-    case 403: return "permission_error";
-    case 404: return "not_found_error";
-    case 413: return "request_too_large";
-    case 429: return "rate_limit_error";
-    case 503: return "overloaded_error";
-    case 504: return "timeout_error";
-    default: return status < 500 ? "invalid_request_error" : "api_error";
-    }
-}
-
-void anthropic_error_write(const struct api_error *err, const char *request_id, struct buf *out) {
-    buf_addf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":\"",
-             error_type(err->status));
-    buf_add_json(out, bytes_str(err->text));
-    ADD(out, "\"},\"request_id\":\"");
-    buf_add_json(out, bytes_str(request_id));
-    ADD(out, "\"}");
-}
 
 /* ---- parts of both ---- */
 

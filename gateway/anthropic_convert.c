@@ -7,6 +7,7 @@
 
 #include "base/vec.h"
 #include "formats/json.h"
+#include "gateway/raw_value.h"
 
 enum role { ROLE_NONE, ROLE_USER, ROLE_ASSISTANT, ROLE_SYSTEM };
 
@@ -30,44 +31,16 @@ struct converter {
 
 /* ---- reading ---- */
 
-/* Drops the value that begins with `first`; its span. */
-static struct bytes take(struct json_reader *r, enum json_event first) {
-    size_t begin = r->offset;
-    bool nested = first == JSON_OBJECT_BEGIN || first == JSON_ARRAY_BEGIN;
-    if (first == JSON_ERROR || (nested && !json_skip(r)))
-        return bytes_of(NULL, 0);
-    return bytes_of(r->start + begin, r->offset + r->raw.len - begin);
-}
-
-static bool is_kind(struct bytes raw, char first) {
-    return raw.len > 0 && raw.data[0] == first;
-}
-
-static struct bytes inner(struct bytes raw) {
-    return bytes_of(raw.data + 1, raw.len - 2);
-}
-
 /* The members of the object that has begun. */
 static void read_block(struct json_reader *r, struct block *b) {
-    const struct {
-        const char *name;
-        struct bytes *out;
-    } members[] = {
+    const struct json_wanted members[] = {
         {"text", &b->text},       {"thinking", &b->thinking}, {"id", &b->id},
         {"name", &b->name},       {"input", &b->input},       {"tool_use_id", &b->tool_use_id},
         {"content", &b->content}, {"is_error", &b->is_error}, {"type", &b->type}};
     *b = (struct block){0};
-    while (json_next(r) == JSON_KEY) {
-        struct bytes *out = NULL;
-        for (size_t i = 0; i < ARRAY_LEN(members); i++)
-            if (bytes_equal(r->text, bytes_str(members[i].name)))
-                out = members[i].out;
-        enum json_event event = json_next(r);
-        struct bytes raw = take(r, event);
-        if (out && event != JSON_NULL)
-            *out = raw;
-    }
-    b->type = is_kind(b->type, '"') ? inner(b->type) : bytes_of(NULL, 0);
+    if (!json_take_members(r, members, ARRAY_LEN(members)))
+        *b = (struct block){0};
+    b->type = raw_is(b->type, '"') ? raw_content(b->type) : bytes_of(NULL, 0);
 }
 
 /* ---- writing a turn ---- */
@@ -96,7 +69,7 @@ static void write_thoughts(struct converter *c) {
     for (size_t i = 0; i < c->thoughts.count; i++) {
         if (i)
             buf_add_str(&joined, "\\n");
-        buf_add_bytes(&joined, inner(c->thoughts.items[i]));
+        buf_add_bytes(&joined, raw_content(c->thoughts.items[i]));
     }
     buf_add_byte(&joined, '"');
     json_key(&c->w, "reasoning_content");
@@ -188,7 +161,7 @@ static int take_text_list(struct converter *c, struct bytes list, size_t idx) {
         read_block(&r, &b);
         if (!is_type(&b, "text"))
             rc = refuse_type(c, idx, b.type);
-        else if (!is_kind(b.text, '"'))
+        else if (!raw_is(b.text, '"'))
             rc = block_fail(c, idx, " holds a block without 'text'");
         else
             vec_push(&c->texts, b.text);
@@ -200,12 +173,12 @@ static int take_text_list(struct converter *c, struct bytes list, size_t idx) {
 /* A message of its own; what the turn has gathered goes before it. */
 static int take_result(struct converter *c, const struct block *b, size_t idx) {
     int rc = 0;
-    if (!is_kind(b->tool_use_id, '"'))
+    if (!raw_is(b->tool_use_id, '"'))
         return block_fail(c, idx, " needs a 'tool_use_id'");
     end_turn(c);
-    if (is_kind(b->content, '"'))
+    if (raw_is(b->content, '"'))
         vec_push(&c->texts, b->content);
-    else if (is_kind(b->content, '['))
+    else if (raw_is(b->content, '['))
         rc = take_text_list(c, b->content, idx);
     else if (b->content.len)
         rc = block_fail(c, idx, ".content must be a string or an array of text blocks");
@@ -228,7 +201,7 @@ static int take_result(struct converter *c, const struct block *b, size_t idx) {
 }
 
 static int take_call(struct converter *c, const struct block *b, size_t idx) {
-    if (!is_kind(b->id, '"') || !is_kind(b->name, '"') || !is_kind(b->input, '{'))
+    if (!raw_is(b->id, '"') || !raw_is(b->name, '"') || !raw_is(b->input, '{'))
         return block_fail(c, idx, " needs 'id', 'name' and an object 'input'");
     vec_push(&c->calls, *b);
     return 0;
@@ -240,7 +213,7 @@ static int take_block(struct converter *c, const struct block *b, size_t idx) {
         return take_result(c, b, idx);
     c->begun = true;
     if (is_type(b, "text")) {
-        if (!is_kind(b->text, '"'))
+        if (!raw_is(b->text, '"'))
             return block_fail(c, idx, " needs a 'text'");
         vec_push(&c->texts, b->text);
         return 0;
@@ -248,7 +221,7 @@ static int take_block(struct converter *c, const struct block *b, size_t idx) {
     if (is_type(b, "tool_use") && assistant)
         return take_call(c, b, idx);
     if (is_type(b, "thinking") && assistant) {
-        if (!is_kind(b->thinking, '"'))
+        if (!raw_is(b->thinking, '"'))
             return block_fail(c, idx, " needs a 'thinking'");
         vec_push(&c->thoughts, b->thinking);
         return 0;
@@ -270,12 +243,12 @@ static int take_content(struct converter *c, struct bytes content) {
     struct block b;
     int rc = 0;
     size_t idx = 0;
-    if (is_kind(content, '"')) {
+    if (raw_is(content, '"')) {
         c->begun = true;
         vec_push(&c->texts, content);
         return 0;
     }
-    if (!is_kind(content, '['))
+    if (!raw_is(content, '['))
         return message_fail(c, ".content must be a string or an array of blocks");
     json_reader_init(&r, content, GENREQ_DEPTH_MAX, 0);
     (void)json_next(&r);
@@ -305,9 +278,8 @@ static int take_message(struct converter *c, struct json_reader *r) {
                    : bytes_equal(r->text, bytes_str("assistant")) ? ROLE_ASSISTANT
                    : bytes_equal(r->text, bytes_str("system"))    ? ROLE_SYSTEM
                                                                   : ROLE_NONE;
-        struct bytes raw = take(r, event);
-        if (is_content)
-            content = raw;
+        if (!json_take(r, is_content ? &content : NULL))
+            return message_fail(c, " is not valid");
     }
     if (role == ROLE_NONE)
         return message_fail(c, ".role must be user, assistant or system");
@@ -341,14 +313,14 @@ static int take_system(struct converter *c, struct bytes system) {
     struct json_reader r;
     struct block b;
     int rc = 0;
-    if (is_kind(system, '"') && system.len > 2)
+    if (raw_is(system, '"') && system.len > 2)
         vec_push(&c->texts, system);
-    if (is_kind(system, '[')) {
+    if (raw_is(system, '[')) {
         json_reader_init(&r, system, GENREQ_DEPTH_MAX, 0);
         (void)json_next(&r);
         while (rc == 0 && json_next(&r) == JSON_OBJECT_BEGIN) {
             read_block(&r, &b);
-            if (is_type(&b, "text") && is_kind(b.text, '"'))
+            if (is_type(&b, "text") && raw_is(b.text, '"'))
                 vec_push(&c->texts, b.text);
             else
                 rc = -1;
@@ -424,29 +396,17 @@ static void write_tool(struct converter *c, const struct tool *t) {
 
 static int take_tool(struct converter *c, struct json_reader *r, uint32_t idx) {
     struct tool t = {0};
-    const struct {
-        const char *name;
-        struct bytes *out;
-    } members[] = {{"name", &t.name},
-                   {"description", &t.description},
-                   {"input_schema", &t.schema},
-                   {"strict", &t.strict},
-                   {"type", &t.type}};
-    while (json_next(r) == JSON_KEY) {
-        struct bytes *out = NULL;
-        for (size_t i = 0; i < ARRAY_LEN(members); i++)
-            if (bytes_equal(r->text, bytes_str(members[i].name)))
-                out = members[i].out;
-        enum json_event event = json_next(r);
-        struct bytes raw = take(r, event);
-        if (out && event != JSON_NULL)
-            *out = raw;
-    }
+    const struct json_wanted members[] = {{"name", &t.name},
+                                          {"description", &t.description},
+                                          {"input_schema", &t.schema},
+                                          {"strict", &t.strict},
+                                          {"type", &t.type}};
+    bool whole = json_take_members(r, members, ARRAY_LEN(members));
     if (t.type.len && !bytes_equal(t.type, bytes_str("\"custom\"")))
         return api_error_set(c->err, API_UNSUPPORTED, "tools",
                              "tools[%u]: tools of type %.*s are not offered by this server", idx,
                              (int)MIN(t.type.len, (size_t)64), (const char *)t.type.data);
-    if (!is_kind(t.name, '"') || !is_kind(t.schema, '{'))
+    if (!whole || !raw_is(t.name, '"') || !raw_is(t.schema, '{'))
         return api_error_set(c->err, API_BAD_REQUEST, "tools",
                              "tools[%u] needs a 'name' and an object 'input_schema'", idx);
     write_tool(c, &t);
@@ -474,32 +434,19 @@ static int take_tools(struct converter *c) {
 
 /* ---- all ---- */
 
-/* What was written moves into the arena. */
-static int keep(struct converter *c, const char *field, struct bytes *out) {
-    struct buf *text = c->w.out;
-    *out = bytes_of(NULL, 0);
-    if (text->len == 0)
-        return 0;
-    const void *copy = arena_copy(&c->g->arena, text->data, text->len);
-    if (!copy)
-        return api_error_set(c->err, API_TOO_LARGE, field, "'%s' is too large", field);
-    *out = bytes_of(copy, text->len);
-    return 0;
-}
-
 int anthropic_convert(struct genreq *g, struct bytes system, struct api_error *err) {
     struct buf text = {0};
     struct converter c = {.g = g, .err = err};
     json_writer_init(&c.w, &text);
     int rc = take_messages(&c, system);
     if (rc == 0)
-        rc = keep(&c, "messages", &g->messages);
+        rc = genreq_keep(g, c.w.out, &g->messages, err);
     if (rc == 0 && g->tools.len) {
         buf_reset(&text);
         json_writer_init(&c.w, &text);
         rc = take_tools(&c);
         if (rc == 0)
-            rc = keep(&c, "tools", &g->tools);
+            rc = genreq_keep(g, c.w.out, &g->tools, err);
     }
     vec_release(&c.texts);
     vec_release(&c.thoughts);

@@ -124,14 +124,12 @@ static int read_output_config(struct field_reader *r, enum json_event first) {
     return rc;
 }
 
-#define NEUTRAL_FIELD(json, values)                                                                \
-    { .name = json, .kind = FIELD_REFUSED, .neutral = values }
-
 /* clang-format off */
 static const struct field rows[] = {
     ARRAY_FIELD("messages", messages),
     ARRAY_FIELD("tools", tools),
     CUSTOM_FIELD("system", read_system),
+    INT_FIELD("max_tokens", max_tokens, 1, WIRE_MAX_TOKENS, GENREQ_MAX_TOKENS),
     CUSTOM_FIELD("tool_choice", read_tool_choice),
     CUSTOM_FIELD("thinking", read_thinking),
     CUSTOM_FIELD("output_config", read_output_config),

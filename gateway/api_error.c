@@ -62,6 +62,12 @@ static void add_nullable(struct buf *out, const char *s) {
     buf_add_byte(out, '"');
 }
 
+int api_error_out_of_memory(struct api_error *err) {
+    api_error_set(err, API_UNAVAILABLE, NULL, "this server is out of memory; try again later");
+    err->retry_after_ms = 1000;
+    return -1;
+}
+
 void api_error_write(const struct api_error *err, struct buf *out) {
     buf_add_str(out, "{\"error\":{\"message\":\"");
     buf_add_json(out, bytes_str(err->text));

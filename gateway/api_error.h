@@ -46,6 +46,8 @@ enum api_fault {
  * reads well. err must not be NULL. */
 int api_error_set(struct api_error *err, enum api_fault fault, const char *param, const char *fmt,
                   ...) PRINTF_LIKE(4, 5);
+/* API_UNAVAILABLE for want of memory. Returns -1. */
+int api_error_out_of_memory(struct api_error *err);
 /* Appends {"error":{"message":..,"type":..,"param":..,"code":..}}. */
 void api_error_write(const struct api_error *err, struct buf *out);
 

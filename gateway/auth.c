@@ -1,5 +1,8 @@
 #include "gateway/auth.h"
 
+#include "gateway/key_metrics.h"
+#include "proto/messages.h"
+
 #include "base/fsutil.h"
 #include "base/hash.h"
 
@@ -7,27 +10,118 @@
 
 enum { PRIORITY_MOST = 1000000 };
 
-/* "KEY priority-min=N": takes what stands behind the key. */
-static int take_terms(struct auth_key *key, const char *text, size_t *len, struct error *err) {
-    static const char word[] = " priority-min=";
-    const char *at = memmem(text, *len, word, sizeof word - 1);
-    char number[24] = "", *end;
-    if (!at)
-        return 0;
-    const char *first = at + sizeof word - 1;
-    size_t digits = (size_t)(text + *len - first);
-    if (digits < sizeof number)
-        memcpy(number, first, digits);
-    key->priority_min = strtoll(number, &end, 10);
-    if (!*number || *end || key->priority_min < -PRIORITY_MOST || key->priority_min > PRIORITY_MOST)
+static int take_priority(struct auth_key *key, const char *value, struct error *err) {
+    char *end;
+    key->priority_min = strtoll(value, &end, 10);
+    if (!*value || *end || key->priority_min < -PRIORITY_MOST || key->priority_min > PRIORITY_MOST)
         return error_set(err, ERR_INVALID,
-                         "behind an API key stands no number from -%d to %d: 'priority-min=%s'",
-                         PRIORITY_MOST, PRIORITY_MOST, number);
+                         "behind an API key stands no number from -%d to %d: 'priority-min=%.40s'",
+                         PRIORITY_MOST, PRIORITY_MOST, value);
     key->has_priority_min = true;
-    *len = (size_t)(at - text);
-    while (*len && strchr(" \t", text[*len - 1]))
-        --*len;
     return 0;
+}
+
+static int take_models(struct auth_key *key, const char *value, struct error *err) {
+    if (!*value)
+        return error_set(err, ERR_INVALID, "behind an API key stands 'models=' and no name");
+    mem_free(key->models);
+    key->models = mem_strdup(value);
+    return 0;
+}
+
+static int take_admin(struct auth_key *key, const char *value, struct error *err) {
+    (void)value, (void)err;
+    key->admin = true;
+    return 0;
+}
+
+/* A count behind "WORD=". */
+static int take_count(const char *word, const char *value, uint32_t least, uint32_t most,
+                      uint32_t *out, struct error *err) {
+    char *end;
+    unsigned long long count = strtoull(value, &end, 10);
+    if (*value < '0' || *value > '9' || *end || count < least || count > most)
+        return error_set(err, ERR_INVALID,
+                         "behind an API key stands no number from %u to %u: '%s=%.40s'", least,
+                         most, word, value);
+    *out = (uint32_t)count;
+    return 0;
+}
+
+static int take_requests(struct auth_key *key, const char *value, struct error *err) {
+    key->has_requests = true;
+    return take_count("requests", value, 0, AUTH_REQUESTS_MAX, &key->limits.requests, err);
+}
+
+static int take_minute_tokens(struct auth_key *key, const char *value, struct error *err) {
+    key->has_minute_tokens = true;
+    return take_count("tokens-per-minute", value, 0, AUTH_MINUTE_TOKENS_MAX,
+                      &key->limits.minute_tokens, err);
+}
+
+static int take_weight(struct auth_key *key, const char *value, struct error *err) {
+    return take_count("weight", value, 1, WIRE_MAX_WEIGHT, &key->limits.weight, err);
+}
+
+/* It becomes a label of metrics. */
+static int take_name(struct auth_key *key, const char *value, struct error *err) {
+    size_t len = strlen(value);
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)value[i] < ' ')
+            len = 0;
+    if (!len || len > AUTH_NAME_MAX)
+        return error_set(err, ERR_INVALID,
+                         "behind an API key stands no name of 1 to %d bytes: 'name=%.80s'",
+                         AUTH_NAME_MAX, value);
+    mem_free(key->name);
+    key->name = mem_strdup(value);
+    return 0;
+}
+
+/* What may stand behind a key. */
+static const struct term {
+    const char *word; /* what ends with '=' has a value behind it */
+    int (*take)(struct auth_key *key, const char *value, struct error *err);
+} TERMS[] = {{"priority-min=", take_priority},
+             {"models=", take_models},
+             {"admin", take_admin},
+             {"requests=", take_requests},
+             {"tokens-per-minute=", take_minute_tokens},
+             {"weight=", take_weight},
+             {"name=", take_name}};
+
+static const struct term *find_term(const char *word) {
+    for (size_t i = 0; i < ARRAY_LEN(TERMS); i++) {
+        size_t len = strlen(TERMS[i].word);
+        bool has_value = TERMS[i].word[len - 1] == '=';
+        if (!strncmp(word, TERMS[i].word, len) && (has_value || !word[len]))
+            return &TERMS[i];
+    }
+    return NULL;
+}
+
+/* "KEY TERM TERM...": takes the terms off its end. */
+static int take_terms(struct auth_key *key, char *line, struct error *err) {
+    for (char *blank; (blank = strrchr(line, ' ')) || (blank = strrchr(line, '\t'));) {
+        char *tab = strrchr(blank, '\t'), *word = (tab ? tab : blank) + 1;
+        const struct term *term = find_term(word);
+        if (!term)
+            break;
+        int rc = term->take(key, word + strlen(term->word), err);
+        if (rc)
+            return rc;
+        size_t len = (size_t)(word - line);
+        while (len && strchr(" \t", line[len - 1]))
+            len--;
+        line[len] = 0;
+    }
+    return 0;
+}
+
+static void key_release(struct auth_key *key) {
+    mem_free(key->text);
+    mem_free(key->models);
+    mem_free(key->name);
 }
 
 /* terms: of a file, where more may stand behind a key. */
@@ -38,16 +132,20 @@ static int add_key(struct auth *a, const char *text, size_t len, bool terms, str
         len--;
     if (len == 0)
         return 0;
-    struct auth_key key = {0};
-    if (terms && take_terms(&key, text, &len, err))
-        return err->code;
-    if (a->key_count == AUTH_KEYS_MAX)
-        return error_set(err, ERR_LIMIT, "more than %d API keys", AUTH_KEYS_MAX);
-    if (len > AUTH_KEY_BYTES_MAX)
-        return error_set(err, ERR_LIMIT, "an API key is longer than %d bytes", AUTH_KEY_BYTES_MAX);
+    struct auth_key key = {.text = mem_strndup(text, len)};
+    int rc = terms ? take_terms(&key, key.text, err) : 0;
+    len = strlen(key.text);
+    if (!rc && a->key_count == AUTH_KEYS_MAX)
+        rc = error_set(err, ERR_LIMIT, "more than %d API keys", AUTH_KEYS_MAX);
+    if (!rc && len > AUTH_KEY_BYTES_MAX)
+        rc = error_set(err, ERR_LIMIT, "an API key is longer than %d bytes", AUTH_KEY_BYTES_MAX);
+    if (rc) {
+        key_release(&key);
+        return rc;
+    }
     a->keys = mem_realloc(a->keys, (a->key_count + 1) * sizeof *a->keys);
-    key.text = mem_strndup(text, len);
-    key.tenant = hash128(text, len, 0);
+    key.tenant = hash128(key.text, len, 0);
+    key.metrics = key.name ? key_metrics_of(key.name) : NULL;
     a->keys[a->key_count++] = key;
     return 0;
 }
@@ -84,7 +182,7 @@ int auth_init(struct auth *a, const char *list, const char *path, struct error *
 
 void auth_release(struct auth *a) {
     for (size_t i = 0; i < a->key_count; i++)
-        mem_free(a->keys[i].text);
+        key_release(&a->keys[i]);
     mem_free(a->keys);
     *a = (struct auth){0};
 }
@@ -133,4 +231,44 @@ int64_t auth_priority_min(const struct auth *a, struct u128 tenant, int64_t fall
         if (a->keys[i].has_priority_min && u128_equal(a->keys[i].tenant, tenant))
             return a->keys[i].priority_min;
     return fallback;
+}
+
+static const struct auth_key *find_key(const struct auth *a, struct u128 tenant) {
+    for (size_t i = 0; i < a->key_count; i++)
+        if (u128_equal(a->keys[i].tenant, tenant))
+            return &a->keys[i];
+    return NULL;
+}
+
+bool auth_allows_model(const struct auth *a, struct u128 tenant, const char *model) {
+    const struct auth_key *key = find_key(a, tenant);
+    size_t len = strlen(model);
+    if (!key || !key->models)
+        return true;
+    for (const char *at = key->models; *at; at += strcspn(at, ","), at += *at == ',')
+        if (strcspn(at, ",") == len && !memcmp(at, model, len))
+            return true;
+    return false;
+}
+
+bool auth_is_admin(const struct auth *a, struct u128 tenant) {
+    const struct auth_key *key = find_key(a, tenant);
+    return key && key->admin;
+}
+
+struct auth_limits auth_limits(const struct auth *a, struct u128 tenant) {
+    const struct auth_key *key = find_key(a, tenant);
+    struct auth_limits limits = a->limits;
+    if (key && key->has_requests)
+        limits.requests = key->limits.requests;
+    if (key && key->has_minute_tokens)
+        limits.minute_tokens = key->limits.minute_tokens;
+    if (key)
+        limits.weight = key->limits.weight;
+    return limits;
+}
+
+struct metric *auth_metrics(const struct auth *a, struct u128 tenant) {
+    const struct auth_key *key = find_key(a, tenant);
+    return key ? key->metrics : NULL;
 }

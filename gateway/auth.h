@@ -2,7 +2,10 @@
  * auth.h - API keys: who may ask.
  *
  * Keys come from an option (comma-separated) and a file (one a line, '#' begins a comment line; behind
- * a key may stand "priority-min=N": what its requests may give as their priority at the least).
+ * a key may stand terms: "priority-min=N": what its requests may give as their priority at the least;
+ * "models=A,B": the only ones that it may use; "admin": it may load and unload models; "requests=N"
+ * and "tokens-per-minute=N": its bounds; "weight=N": its share beside other keys, of which the usual
+ * one is 100; "name=TEXT": what metrics call it).
  * Without any, everybody may. A key is compared with all keys in time that depends on lengths
  * alone, never on where they differ. A client sends one as OpenAI's do ("Authorization: Bearer
  * KEY") or as Anthropic's do ("X-Api-Key: KEY"); the second
@@ -15,17 +18,36 @@
 
 #include "base/error.h"
 
-enum { AUTH_KEYS_MAX = 1024, AUTH_KEY_BYTES_MAX = 512 };
+enum {
+    AUTH_KEYS_MAX = 1024,
+    AUTH_KEY_BYTES_MAX = 512,
+    AUTH_NAME_MAX = 64,
+    AUTH_REQUESTS_MAX = 1000000,
+    AUTH_MINUTE_TOKENS_MAX = 1000000000,
+};
 
+struct metric;
+
+/* What a tenant may have (scheduler/core/quota.h). */
+struct auth_limits {
+    uint32_t requests, minute_tokens; /* 0: no bound */
+    uint32_t weight;                  /* 0: the usual one */
+};
 struct auth_key {
     char *text; /* owned */
+    struct auth_limits limits;
+    bool has_requests, has_minute_tokens; /* else those of all keys hold */
+    char *name;                           /* owned; NULL: none */
+    struct metric *metrics;               /* key_metrics.h; NULL: it has no name */
     struct u128 tenant;
-    bool has_priority_min;
+    char *models; /* owned: "a,b"; NULL: all */
+    bool has_priority_min, admin;
     int64_t priority_min;
 };
 struct auth {
     struct auth_key *keys; /* owned */
     size_t key_count;
+    struct auth_limits limits; /* of keys that do not say their own, and of clients without */
 };
 
 /* list, path: NULL or empty: none. */
@@ -41,6 +63,14 @@ static inline bool auth_is_open(const struct auth *auth) {
 bool auth_check(const struct auth *auth, struct bytes authorization, struct bytes api_key,
                 struct u128 *tenant);
 
+/* Whether requests of this tenant may be for this model. */
+bool auth_allows_model(const struct auth *auth, struct u128 tenant, const char *model);
+/* Whether this tenant may load and unload models: only a key that says so. */
+bool auth_is_admin(const struct auth *auth, struct u128 tenant);
+/* What this tenant may have. */
+struct auth_limits auth_limits(const struct auth *auth, struct u128 tenant);
+/* What is counted of this tenant's requests (key_metrics.h); NULL: its key has no name. */
+struct metric *auth_metrics(const struct auth *auth, struct u128 tenant);
 /* The lowest number that requests of this tenant may give as their priority: what its key says, else
  * `fallback`. */
 int64_t auth_priority_min(const struct auth *auth, struct u128 tenant, int64_t fallback);

@@ -4,9 +4,9 @@
 
 /* ---- taking an answer apart ---- */
 
-static void on_text(void *ctx, enum parse_channel part, struct bytes text) {
+static void on_text(void *ctx, enum parse_channel channel, struct bytes text) {
     struct choice *c = ctx;
-    if (part == PARSE_CONTENT)
+    if (channel == PARSE_CONTENT)
         buf_add_bytes(c->out, text);
     else if (!c->hide_reasoning)
         buf_add_bytes(&c->reasoning, text);
@@ -106,13 +106,18 @@ int choice_init(struct choice *c, uint32_t index, const struct choice_config *co
 
 void choice_release(struct choice *c) {
     struct buf *const bufs[] = {&c->scratch, &c->raw,      &c->reasoning, &c->calls,
-                                &c->text,    &c->logprobs, &c->ids};
+                                &c->text,    &c->logprobs, &c->ids,       &c->prompt_logprobs};
     if (c->has_stops)
         stop_release(&c->stop);
     parser_free(&c->parser);
     for (size_t i = 0; i < ARRAY_LEN(bufs); i++)
         buf_release(bufs[i]);
     *c = (struct choice){0};
+}
+
+bool choice_is_short(const struct choice *c) {
+    return c->scratch.failed || c->raw.failed || c->reasoning.failed || c->calls.failed ||
+           c->text.failed || c->logprobs.failed || c->ids.failed || c->prompt_logprobs.failed;
 }
 
 /* ---- tokens ---- */
@@ -137,8 +142,8 @@ static void detokenize(struct choice *c, uint32_t id, struct buf *out) {
 }
 
 /* True when a stop string is complete. */
-static bool push_text(struct choice *c, uint32_t id, struct buf *text) {
-    if (!c->has_stops) {
+static bool push_text(struct choice *c, uint32_t id, bool echoes, struct buf *text) {
+    if (!c->has_stops || echoes) {
         detokenize(c, id, text);
         return false;
     }
@@ -149,8 +154,12 @@ static bool push_text(struct choice *c, uint32_t id, struct buf *text) {
 
 bool choice_push(struct choice *c, uint32_t id, struct buf *out) {
     bool thinks = c->parser && parser_is_thinking(c->parser);
-    c->token_count++;
-    bool stopped = push_text(c, id, begin_text(c, out));
+    bool echoes = c->echo_count > 0;
+    if (echoes)
+        c->echo_count--;
+    else
+        c->token_count++;
+    bool stopped = push_text(c, id, echoes, begin_text(c, out));
     if (stopped)
         c->finish = CHOICE_STOP;
     end_text(c, stopped);
@@ -175,6 +184,8 @@ static void flush(struct choice *c, struct buf *text) {
 }
 
 void choice_push_stop(struct choice *c, uint32_t id, struct buf *out) {
+    c->has_stop_token = true;
+    c->stop_token = id;
     if (c->include_stop_text && choice_push(c, id, out))
         return;
     if (!c->include_stop_text)

@@ -33,9 +33,12 @@ enum choice_finish {
 struct choice {
     uint32_t index;       /* in the answer */
     uint32_t token_count; /* output tokens that count */
+    uint32_t echo_count;  /* tokens still to come that are the prompt's: text, and no more */
     /* of these, inside of reasoning: not the token that completes its mark */
     uint32_t thought_count;
     enum choice_finish finish;
+    bool has_stop_token; /* a token ended it: */
+    uint32_t stop_token;
     bool has_stops, include_stop_text;
     struct detok detok;
     struct stop stop;
@@ -49,10 +52,12 @@ struct choice {
     struct buf calls;     /* tool calls since then: objects of JSON, comma-separated */
     bool streams, one_call, hide_reasoning;
     uint64_t call_seed;
-    struct buf text;     /* of an answer that is not streamed: all of it */
-    struct buf logprobs; /* and the rendered entries of its tokens, comma-separated */
-    struct buf ids;      /* and its token ids, comma-separated, when wanted */
-    uint32_t text_chars; /* characters put out so far (completions' text_offset) */
+    struct buf text;            /* of an answer that is not streamed: all of it */
+    struct buf logprobs;        /* and the rendered entries of its tokens, comma-separated */
+    struct buf ids;             /* and its token ids, comma-separated, when wanted */
+    struct buf prompt_logprobs; /* of its prompt's tokens: objects of JSON, comma-separated */
+    double logprob_sum;         /* of its tokens, where choices are compared */
+    uint32_t text_chars;        /* characters put out so far (completions' text_offset) */
 };
 
 struct choice_config {
@@ -87,6 +92,8 @@ bool choice_push(struct choice *c, uint32_t id, struct buf *out);
 void choice_push_stop(struct choice *c, uint32_t id, struct buf *out);
 /* The choice has ended otherwise: appends the text held back. */
 void choice_end(struct choice *c, enum choice_finish finish, struct buf *out);
+/* Memory was out for part of what it holds. */
+bool choice_is_short(const struct choice *c);
 /* How the choice ended, as clients are told: CHOICE_CALLS for a stop after tool calls. */
 enum choice_finish choice_reported_finish(const struct choice *c);
 /* The stop string that ended it; empty: none did. Borrowed from c. */

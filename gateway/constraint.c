@@ -65,16 +65,16 @@ static int compile(const struct genreq *g, struct constraint_cache *cache, struc
     return 0;
 }
 
-/* ---- parts ---- */
+/* ---- formats of a structural tag ---- */
 
-static void begin_part(struct json_writer *w, const char *type) {
+static void begin_format(struct json_writer *w, const char *type) {
     json_begin_object(w);
     json_key(w, "type");
     json_string(w, type);
 }
 
 static void begin_list(struct json_writer *w, const char *type) {
-    begin_part(w, type);
+    begin_format(w, type);
     json_key(w, "elements");
     json_begin_array(w);
 }
@@ -84,67 +84,83 @@ static void end_list(struct json_writer *w) {
     json_end_object(w);
 }
 
-static void text_part(struct json_writer *w, const char *type, const char *key, struct bytes text) {
-    begin_part(w, type);
+static void text_format(struct json_writer *w, const char *type, const char *key,
+                        struct bytes text) {
+    begin_format(w, type);
     json_key(w, key);
     json_string_bytes(w, text);
     json_end_object(w);
 }
 
-static void schema_part(struct json_writer *w, struct bytes schema) {
-    begin_part(w, "json_schema");
+static void schema_format(struct json_writer *w, struct bytes schema) {
+    begin_format(w, "json_schema");
     json_key(w, "json_schema");
     json_raw(w, schema);
     json_end_object(w);
 }
 
+/* Text of a mark without control tokens; a number or an id where it has their place. */
+static void plain_formats(struct json_writer *w, struct bytes text) {
+    size_t at = 0;
+    for (size_t i = 0; i <= text.len; i++) {
+        bool number = i < text.len && text.data[i] == SHAPE_NUMBER[0],
+             id = i < text.len && text.data[i] == SHAPE_ID[0];
+        if (i < text.len && !number && !id)
+            continue;
+        if (i > at)
+            text_format(w, "const_string", "value", bytes_of(text.data + at, i - at));
+        if (number || id)
+            text_format(w, "regex", "pattern",
+                        bytes_str(number ? "0|[1-9][0-9]{0,2}" : "[0-9A-Za-z]{9}"));
+        at = i + 1;
+    }
+}
+
 /* A mark, piece by piece: the control tokens in it, and what stands between them. */
-static void mark_parts(struct json_writer *w, const struct tokenizer *t, const char *mark) {
+static void mark_formats(struct json_writer *w, const struct tokenizer *t, const char *mark) {
     struct special_walk walk = {.text = bytes_str(mark)};
     size_t at = 0, begin, end;
     while (tokenizer_next_special(t, &walk, &begin, &end)) {
-        if (begin > at)
-            text_part(w, "const_string", "value", bytes_of(walk.text.data + at, begin - at));
-        text_part(w, "token", "value", bytes_of(walk.text.data + begin, end - begin));
+        plain_formats(w, bytes_of(walk.text.data + at, begin - at));
+        text_format(w, "token", "value", bytes_of(walk.text.data + begin, end - begin));
         at = end;
     }
-    if (at < walk.text.len)
-        text_part(w, "const_string", "value", bytes_of(walk.text.data + at, walk.text.len - at));
+    plain_formats(w, bytes_of(walk.text.data + at, walk.text.len - at));
 }
 
 static void white_space(struct json_writer *w) {
-    text_part(w, "regex", "pattern", bytes_str("[ \\t\\r\\n]{0,4}"));
+    text_format(w, "regex", "pattern", bytes_str("[ \\t\\r\\n]{0,4}"));
 }
 
 /* Free text and the mark behind it. */
-static void until_parts(struct json_writer *w, const struct tokenizer *t, const char *mark) {
+static void until_formats(struct json_writer *w, const struct tokenizer *t, const char *mark) {
     struct special_walk walk = {.text = bytes_str(mark)};
     size_t begin, end;
     if (!tokenizer_next_special(t, &walk, &begin, &end)) {
-        text_part(w, "until", "value", walk.text);
+        text_format(w, "until", "value", walk.text);
         return;
     }
-    begin_part(w, "any_text"); /* no text has a control token */
+    begin_format(w, "any_text"); /* no text has a control token */
     json_end_object(w);
-    mark_parts(w, t, mark);
+    mark_formats(w, t, mark);
 }
 
 /* ---- reasoning ---- */
 
 /* What the model thinks is free; the constraint begins behind it. */
-static void reasoning_parts(struct json_writer *w, const struct constraint_model *m) {
-    struct reasoning_marks marks;
-    if (!reasoning_format_marks(m->reasoning, &marks))
+static void reasoning_formats(struct json_writer *w, const struct constraint_model *m) {
+    struct reasoning_marks marks = reasoning_format_marks(m->reasoning);
+    if (!m->reasoning)
         return;
     if (m->in_reasoning) {
-        until_parts(w, m->tokenizer, marks.close);
+        until_formats(w, m->tokenizer, marks.close);
         white_space(w);
     } else {
-        begin_part(w, "optional");
+        begin_format(w, "optional");
         json_key(w, "content");
         begin_list(w, "sequence");
-        mark_parts(w, m->tokenizer, marks.open);
-        until_parts(w, m->tokenizer, marks.close);
+        mark_formats(w, m->tokenizer, marks.open);
+        until_formats(w, m->tokenizer, marks.close);
         white_space(w);
         end_list(w);
         json_end_object(w);
@@ -156,11 +172,13 @@ static void reasoning_parts(struct json_writer *w, const struct constraint_model
 enum { TOOLS_MAX = 128 };
 
 struct tool {
-    struct bytes name, parameters; /* in `texts`; raw JSON in the request, empty: any object */
+    struct bytes name, parameters; /* in `names`; raw JSON in the request, empty: any object */
+    bool strict;
 };
 struct tools {
     struct tool items[TOOLS_MAX];
     size_t count;
+    bool strict_only; /* JSON of the others' arguments is any object */
     struct arena names;
 };
 
@@ -181,16 +199,15 @@ static bool read_function(struct json_reader *r, struct tool *tool, struct arena
         return false;
     for (enum json_event e; (e = json_next(r)) == JSON_KEY;) {
         bool is_name = bytes_equal(r->text, bytes_str("name")),
-             is_parameters = bytes_equal(r->text, bytes_str("parameters"));
+             is_parameters = bytes_equal(r->text, bytes_str("parameters")),
+             is_strict = bytes_equal(r->text, bytes_str("strict"));
         e = json_next(r);
-        size_t from = r->offset;
+        if (is_strict)
+            tool->strict = e == JSON_TRUE;
         if (is_name && e == JSON_STRING)
             tool->name = bytes_of(arena_copy(names, r->text.data, r->text.len), r->text.len);
-        bool nested = e == JSON_OBJECT_BEGIN || e == JSON_ARRAY_BEGIN, is_null = e == JSON_NULL;
-        if (nested && !json_skip(r))
+        if (!json_take(r, is_parameters && e != JSON_NULL ? &tool->parameters : NULL))
             return false;
-        if (is_parameters && !is_null)
-            tool->parameters = bytes_of(r->start + from, r->offset + r->raw.len - from);
     }
     return tool->name.data && name_is_plain(tool->name);
 }
@@ -224,46 +241,103 @@ static int read_tools(const struct genreq *g, struct tools *tools, struct api_er
     return rc;
 }
 
-static void call_parts(struct json_writer *w, const struct constraint_model *m,
-                       const struct call_shape *shape, const struct tool *tool) {
+/* A mark as a member that is a part. */
+static void mark_member(struct json_writer *w, const struct tokenizer *t, const char *key,
+                        const char *mark) {
+    if (!mark)
+        return;
+    json_key(w, key);
     begin_list(w, "sequence");
-    text_part(w, "const_string", "value", tool->name);
-    mark_parts(w, m->tokenizer, shape->between);
-    schema_part(w, tool->parameters.len ? tool->parameters : bytes_str("{\"type\":\"object\"}"));
-    mark_parts(w, m->tokenizer, shape->after);
+    mark_formats(w, t, mark);
     end_list(w);
 }
 
-/* One call of one of the tools, which `name` may say. */
-static void one_call(struct json_writer *w, const struct constraint_model *m,
-                     const struct call_shape *shape, const struct tools *tools, struct bytes name) {
+static void argument_format(struct json_writer *w, const struct tokenizer *t,
+                            const struct argument_shape *a, struct bytes schema) {
+    const struct {
+        const char *key, *mark;
+    } marks[] = {
+        {"before", a->before},       {"middle", a->middle}, {"text_middle", a->text_middle},
+        {"type_end", a->type_end},   {"after", a->after},   {"after_end", a->after_end},
+        {"separator", a->separator}, {"quote", a->quote}};
+    const struct {
+        const char *key;
+        bool set;
+    } flags[] = {{"nested", a->nested},
+                 {"python", a->python},
+                 {"trusts_types", a->trusts_types},
+                 {"trims", a->trims}};
+    begin_format(w, "arguments");
+    json_key(w, "json_schema");
+    json_raw(w, schema);
+    for (size_t i = 0; i < ARRAY_LEN(marks); i++)
+        mark_member(w, t, marks[i].key, marks[i].mark);
+    json_key(w, "stops");
+    json_begin_array(w);
+    for (size_t i = 0; i < ARRAY_LEN(a->stops) && a->stops[i]; i++)
+        json_string(w, a->stops[i]);
+    json_end_array(w);
+    for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
+        json_key(w, flags[i].key);
+        json_bool(w, flags[i].set);
+    }
+    json_end_object(w);
+}
+
+/* strict_only: see struct tools. */
+static void call_formats(struct json_writer *w, const struct constraint_model *m,
+                         const struct call_shape *shape, const struct tool *tool,
+                         bool strict_only) {
+    bool any = !tool->parameters.len || (!tool->strict && !shape->arguments && strict_only);
+    struct bytes schema = any ? bytes_str("{\"type\":\"object\"}") : tool->parameters;
     begin_list(w, "sequence");
-    mark_parts(w, m->tokenizer, shape->before);
+    text_format(w, "const_string", "value", tool->name);
+    mark_formats(w, m->tokenizer, shape->between);
+    if (shape->arguments)
+        argument_format(w, m->tokenizer, shape->arguments, schema);
+    else
+        schema_format(w, schema);
+    mark_formats(w, m->tokenizer, shape->after);
+    end_list(w);
+}
+
+/* One call of one of the tools, which `name` may say; `before` stands in front. */
+static void one_call(struct json_writer *w, const struct constraint_model *m,
+                     const struct call_shape *shape, const char *before, const struct tools *tools,
+                     struct bytes name) {
+    begin_list(w, "sequence");
+    mark_formats(w, m->tokenizer, before);
     begin_list(w, "or");
     for (size_t i = 0; i < tools->count; i++)
         if (!name.len || bytes_equal(tools->items[i].name, name))
-            call_parts(w, m, shape, &tools->items[i]);
+            call_formats(w, m, shape, &tools->items[i], tools->strict_only);
     end_list(w);
     end_list(w);
 }
 
+/* Without the first `skip` bytes, which lie in `begin` or, where that is empty, in `before`. */
 static void write_calls(struct json_writer *w, const struct genreq *g,
                         const struct constraint_model *m, const struct call_shape *shape,
-                        const struct tools *tools) {
+                        const struct tools *tools, size_t skip) {
     bool several = shape->separator && g->parallel_tool_calls && !g->tool_choice_name.len;
+    const char *plain, *open = call_format_open_mark(m->calls, &plain);
+    /* What the prompt has opened stands there already. */
+    size_t opened = m->in_call && !strncmp(shape->before, open, strlen(open)) ? strlen(open) : 0;
+    if (skip && !*shape->begin)
+        opened = skip;
     begin_list(w, "sequence");
-    mark_parts(w, m->tokenizer, shape->begin);
-    one_call(w, m, shape, tools, g->tool_choice_name);
+    mark_formats(w, m->tokenizer, shape->begin + (*shape->begin ? skip : 0));
+    one_call(w, m, shape, shape->before + opened, tools, g->tool_choice_name);
     if (several) {
-        begin_part(w, "star");
+        begin_format(w, "star");
         json_key(w, "content");
         begin_list(w, "sequence");
-        mark_parts(w, m->tokenizer, shape->separator);
-        one_call(w, m, shape, tools, g->tool_choice_name);
+        mark_formats(w, m->tokenizer, shape->separator);
+        one_call(w, m, shape, shape->before, tools, g->tool_choice_name);
         end_list(w);
         json_end_object(w);
     }
-    mark_parts(w, m->tokenizer, shape->end);
+    mark_formats(w, m->tokenizer, shape->end);
     end_list(w);
 }
 
@@ -275,17 +349,12 @@ static bool is_tool(const struct tools *tools, struct bytes name) {
 }
 
 static int check_tools(const struct genreq *g, const struct constraint_model *m,
-                       const struct call_shape *shape, const struct tools *tools, const char *field,
-                       struct api_error *err) {
+                       const struct tools *tools, const char *field, struct api_error *err) {
     if (!m->calls)
         return api_error_set(err, API_UNSUPPORTED, field,
                              "'%s': how this model writes tool calls is not known; see "
                              "--tool-call-parser",
                              field);
-    if (!shape || m->in_call)
-        return api_error_set(err, API_UNSUPPORTED, field,
-                             "'%s': tool calls in the format '%s' cannot be constrained yet", field,
-                             call_format_name(m->calls));
     if (tools->count == 0)
         return api_error_set(err, API_BAD_REQUEST, field, "'%s' needs 'tools'", field);
     if (g->tool_choice_name.len && !is_tool(tools, g->tool_choice_name))
@@ -294,13 +363,112 @@ static int check_tools(const struct genreq *g, const struct constraint_model *m,
     return 0;
 }
 
+/* The marks of a row's calls, as texts: no text has a control token. */
+struct text_marks {
+    const char *texts[CALL_MARKS_MAX];
+    size_t count;
+    bool brackets;    /* a bare bracket opens calls, at the beginning of an answer alone */
+    struct buf first; /* owned: a pattern of what text begins with, then */
+};
+
+static void text_marks_init(struct text_marks *t, const struct constraint_model *m) {
+    struct call_mark marks[CALL_MARKS_MAX];
+    size_t count = call_format_marks(m->calls, marks), begin, end;
+    *t = (struct text_marks){0};
+    buf_add_str(&t->first, "\\s*[^\\s");
+    for (size_t i = 0; i < count; i++) {
+        struct special_walk walk = {.text = bytes_str(marks[i].text)};
+        t->brackets |= marks[i].start_only;
+        buf_addf(&t->first, "\\x%02x", marks[i].text[0] & 0x7f);
+        if (!marks[i].start_only && !tokenizer_next_special(m->tokenizer, &walk, &begin, &end))
+            t->texts[t->count++] = marks[i].text;
+    }
+    buf_add_byte(&t->first, ']');
+}
+
+static void excludes_member(struct json_writer *w, const struct text_marks *t, const char *but) {
+    json_key(w, "excludes");
+    json_begin_array(w);
+    for (size_t i = 0; i < t->count; i++)
+        if (t->texts[i] != but)
+            json_string(w, t->texts[i]);
+    json_end_array(w);
+}
+
+/* Free text in which no call begins. */
+static void free_text(struct json_writer *w, const struct text_marks *t) {
+    if (t->brackets) {
+        begin_format(w, "optional");
+        json_key(w, "content");
+        begin_list(w, "sequence");
+        text_format(w, "regex", "pattern", buf_bytes(&t->first));
+    }
+    begin_format(w, "any_text");
+    excludes_member(w, t, NULL);
+    json_end_object(w);
+    if (t->brackets) {
+        end_list(w);
+        json_end_object(w);
+    }
+}
+
+/* Free text, and the mark with which a shape's calls begin; returns its length. */
+static size_t free_text_and_mark(struct json_writer *w, const struct text_marks *t,
+                                 const struct constraint_model *m, const struct call_shape *shape) {
+    struct special_walk walk = {.text = bytes_str(*shape->begin ? shape->begin : shape->before)};
+    const char *mark = NULL;
+    size_t begin = 1, end;
+    for (size_t i = 0; i < t->count; i++)
+        if (!strncmp((const char *)walk.text.data, t->texts[i], strlen(t->texts[i])) &&
+            (!mark || strlen(mark) < strlen(t->texts[i])))
+            mark = t->texts[i];
+    if (mark) {
+        begin_format(w, "until");
+        json_key(w, "value");
+        json_string(w, mark);
+        excludes_member(w, t, mark);
+        json_end_object(w);
+        return strlen(mark);
+    }
+    bool special = tokenizer_next_special(m->tokenizer, &walk, &begin, &end) && begin == 0;
+    if (special) /* else they stand at the beginning alone */
+        free_text(w, t);
+    return 0;
+}
+
+/* tool_choice auto: free text, then perhaps calls. */
+static void free_or_calls(struct json_writer *w, const struct genreq *g,
+                          const struct constraint_model *m, const struct tools *tools,
+                          const struct call_shape *const *shapes, size_t shape_count) {
+    struct reasoning_marks marks = reasoning_format_marks(m->reasoning);
+    const char *plain = "";
+    bool framed = *marks.content_open || m->in_call; /* calls come in place of content */
+    struct text_marks t;
+    text_marks_init(&t, m);
+    if (m->in_call)
+        (void)call_format_open_mark(m->calls, &plain);
+    begin_list(w, "sequence");
+    mark_formats(w, m->tokenizer, plain);
+    mark_formats(w, m->tokenizer, marks.content_open);
+    free_text(w, &t);
+    mark_formats(w, m->tokenizer, marks.content_close);
+    end_list(w);
+    for (size_t i = 0; i < shape_count; i++) {
+        begin_list(w, "sequence");
+        size_t skip = framed ? 0 : free_text_and_mark(w, &t, m, shapes[i]);
+        write_calls(w, g, m, shapes[i], tools, skip);
+        end_list(w);
+    }
+    buf_release(&t.first);
+}
+
 /* ---- all ---- */
 
-static void choice_part(struct json_writer *w, struct bytes list) {
+static void choice_format(struct json_writer *w, struct bytes list) {
     struct json_reader r;
     json_reader_init(&r, list, GENREQ_DEPTH_MAX, 0);
     (void)json_next(&r);
-    begin_part(w, "choice");
+    begin_format(w, "choice");
     json_key(w, "values");
     json_begin_array(w);
     while (json_next(&r) == JSON_STRING)
@@ -309,21 +477,74 @@ static void choice_part(struct json_writer *w, struct bytes list) {
     json_reader_release(&r);
 }
 
-static void content_part(struct json_writer *w, const struct genreq *g) {
+static void bare_content(struct json_writer *w, const struct genreq *g) {
     struct bytes text = g->constraint.text;
     switch (g->constraint.kind) {
     case CONSTRAINT_NONE: break;
-    case CONSTRAINT_SCHEMA: schema_part(w, text); break;
-    case CONSTRAINT_REGEX: text_part(w, "regex", "pattern", text); break;
-    case CONSTRAINT_GRAMMAR: text_part(w, "grammar", "grammar", text); break;
-    case CONSTRAINT_CHOICE: choice_part(w, text); break;
+    case CONSTRAINT_SCHEMA: schema_format(w, text); break;
+    case CONSTRAINT_REGEX: text_format(w, "regex", "pattern", text); break;
+    case CONSTRAINT_GRAMMAR: text_format(w, "grammar", "grammar", text); break;
+    case CONSTRAINT_CHOICE: choice_format(w, text); break;
     case CONSTRAINT_STRUCTURE: json_raw(w, text); break;
     }
 }
 
+/* What was asked for, in the frame that the model's format has around content. */
+static void content_part(struct json_writer *w, const struct genreq *g,
+                         const struct constraint_model *m) {
+    struct reasoning_marks marks = reasoning_format_marks(m->reasoning);
+    const char *plain = "";
+    if (g->constraint.kind == CONSTRAINT_NONE)
+        return;
+    if (m->in_call)
+        (void)call_format_open_mark(m->calls, &plain);
+    begin_list(w, "sequence");
+    mark_formats(w, m->tokenizer, plain);
+    mark_formats(w, m->tokenizer, marks.content_open);
+    bare_content(w, g);
+    mark_formats(w, m->tokenizer, marks.content_close);
+    end_list(w);
+}
+
+/* Whether a tool says "strict": true; what is malformed is for read_tools to tell. */
+static bool has_strict_tool(const struct genreq *g) {
+    struct json_reader r, inner;
+    struct bytes function, strict = {0};
+    const struct json_wanted outer_member[] = {{"function", &function}},
+                             member[] = {{"strict", &strict}};
+    bool found = false;
+    if (!g->tools.len || !memmem(g->tools.data, g->tools.len, "\"strict\"", 8))
+        return false;
+    json_reader_init(&r, g->tools, GENREQ_DEPTH_MAX, 0);
+    (void)json_next(&r);
+    while (!found && json_next(&r) == JSON_OBJECT_BEGIN) {
+        function = bytes_of(NULL, 0);
+        if (!json_take_members(&r, outer_member, 1))
+            break;
+        json_reader_init(&inner, function, GENREQ_DEPTH_MAX, 0);
+        found = json_next(&inner) == JSON_OBJECT_BEGIN && json_take_members(&inner, member, 1) &&
+                bytes_equal(strict, bytes_str("true"));
+        json_reader_release(&inner);
+    }
+    json_reader_release(&r);
+    return found;
+}
+
+static bool forces_call(const struct genreq *g) {
+    return g->tool_choice_required || g->tool_choice_name.len;
+}
+
+static bool binds_all(const struct genreq *g) {
+    return g->constraint.kind != CONSTRAINT_NONE || forces_call(g);
+}
+
+/* Calls that the model may make or not, and must make well. */
+static bool frees_text(const struct genreq *g) {
+    return !binds_all(g) && has_strict_tool(g);
+}
+
 bool constraint_is_wanted(const struct genreq *g) {
-    return g->constraint.kind != CONSTRAINT_NONE || g->tool_choice_required ||
-           g->tool_choice_name.len;
+    return binds_all(g) || frees_text(g);
 }
 
 static int check_fields(const struct genreq *g, const struct constraint_model *m, const char *field,
@@ -335,38 +556,37 @@ static int check_fields(const struct genreq *g, const struct constraint_model *m
     if (tokenizer_eos(m->tokenizer).count == 0)
         return api_error_set(err, API_UNSUPPORTED, field,
                              "'%s': this model has no token that ends an answer", field);
-    if (m->reasoning && !reasoning_format_marks(m->reasoning, NULL))
-        return api_error_set(err, API_UNSUPPORTED, field,
-                             "'%s': answers in the format '%s' cannot be constrained yet", field,
-                             reasoning_format_name(m->reasoning));
     return 0;
 }
 
 int constraint_make(const struct genreq *g, const struct constraint_model *m, struct buf *out,
                     struct api_error *err) {
-    bool forced = g->tool_choice_required || g->tool_choice_name.len,
-         may_call = forced || g->tools.len > 0;
-    const char *field = forced ? "tool_choice" : g->constraint.field;
-    if (!constraint_is_wanted(g))
+    bool forced = forces_call(g), may_call = forced || g->tools.len > 0, is_free = frees_text(g);
+    const char *field = forced ? "tool_choice" : is_free ? "tools" : g->constraint.field;
+    if (!binds_all(g) && (!is_free || !m->calls)) /* none, or no calls are read from the answer */
         return 0;
     if (check_fields(g, m, field, err))
         return -1;
     struct tools *tools = mem_calloc(1, sizeof *tools);
-    const struct call_shape *shape = call_format_shape(m->calls, m->tokenizer);
+    tools->strict_only = is_free;
+    const struct call_shape *shapes[CALL_SHAPES];
+    size_t shape_count = call_format_shapes(m->calls, m->tokenizer, shapes);
     struct json_writer w;
     arena_init(&tools->names, 1 << 20, 0);
     int rc = may_call ? read_tools(g, tools, err) : 0;
     if (rc == 0 && may_call)
-        rc = check_tools(g, m, shape, tools, field, err);
+        rc = check_tools(g, m, tools, field, err);
     if (rc == 0) {
         json_writer_init(&w, out);
         begin_list(&w, "sequence");
-        reasoning_parts(&w, m);
+        reasoning_formats(&w, m);
         begin_list(&w, "or");
-        if (may_call)
-            write_calls(&w, g, m, shape, tools);
-        if (!forced)
-            content_part(&w, g);
+        if (is_free)
+            free_or_calls(&w, g, m, tools, shapes, shape_count);
+        for (size_t i = 0; i < shape_count && may_call && !is_free; i++)
+            write_calls(&w, g, m, shapes[i], tools, 0);
+        if (!forced && !is_free)
+            content_part(&w, g, m);
         end_list(&w);
         end_list(&w);
         rc = compile(g, m->cache, buf_bytes(out), field, err);

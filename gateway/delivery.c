@@ -53,7 +53,7 @@ enum delivery_verdict delivery_accept(struct delivery *d, const struct delivery_
     return DELIVERY_TAKE;
 }
 
-void delivery_take(struct delivery *d, uint32_t choice, uint32_t id) {
+void delivery_take(struct delivery *d, uint32_t choice, uint32_t id, float sampler_state) {
     struct delivery_choice *c = &d->choices[choice];
     CHECK(!c->finished);
     if (c->count == c->cap) {
@@ -61,6 +61,7 @@ void delivery_take(struct delivery *d, uint32_t choice, uint32_t id) {
         c->ids = mem_realloc(c->ids, c->cap * sizeof *c->ids);
     }
     c->ids[c->count++] = id;
+    c->sampler_state = sampler_state;
 }
 
 void delivery_finish(struct delivery *d, uint32_t choice, bool confirmed) {

@@ -33,6 +33,7 @@ enum {
 struct delivery_choice {
     uint32_t *ids; /* owned */
     uint32_t count, cap;
+    float sampler_state; /* behind the last token, of a sampler that steers */
     bool finished;
     bool confirmed;     /* the scheduler's own finish was taken, not only our wish that it end */
     uint32_t ack_place; /* 1 + its place in the caller's list of choices to acknowledge; 0: none */
@@ -82,8 +83,9 @@ enum delivery_verdict {
  * see above; at most once every DELIVERY_RESEND_AGAIN_MS a choice. */
 enum delivery_verdict delivery_accept(struct delivery *d, const struct delivery_run *run,
                                       int64_t now_ms, uint32_t *skip, bool *ask);
-/* Appends one token to a choice that has not finished. */
-void delivery_take(struct delivery *d, uint32_t choice, uint32_t id);
+/* Appends one token to a choice that has not finished; sampler_state is what a sampler that steers
+ * has behind it. */
+void delivery_take(struct delivery *d, uint32_t choice, uint32_t id, float sampler_state);
 /* Ends a choice: by the scheduler's finish (confirmed), or because the gateway wants no more of it.
  * */
 void delivery_finish(struct delivery *d, uint32_t choice, bool confirmed);

@@ -6,7 +6,7 @@
 /* What each event thread gets of a message. */
 struct split {
     struct {
-        uint32_t items, tokens, logprobs;
+        struct mail_size size;
         struct mail *mail;
     } threads[EVENT_THREADS_MAX];
 };
@@ -16,8 +16,8 @@ enum { RUN_NONE = -1 };
 
 /* A run of the message: its place in the columns. */
 struct run {
-    size_t item, token_at, entry_at;
-    uint32_t token_count, entry_count; /* entries: of log-probabilities */
+    size_t item, token_at, entry_at, value_at;
+    uint32_t token_count, entry_count, value_count; /* entries: of log-probabilities */
     int thread_idx;
 };
 
@@ -32,11 +32,13 @@ static bool next_run(const struct wire_deltas *d, struct run *r) {
     r->item = first ? 0 : r->item + 1;
     r->token_at += r->token_count;
     r->entry_at += r->entry_count;
+    r->value_at += r->value_count;
     if (r->item == d->requests.count)
         return false;
     r->thread_idx = request_thread_idx(d->requests.items[r->item]);
     r->token_count = d->token_counts.items[r->item];
     r->entry_count = 0;
+    r->value_count = d->vector_widths.count ? d->vector_widths.items[r->item] : 0;
     for (uint32_t i = 0; d->logprobs.tops.count && i < r->token_count; i++)
         r->entry_count += entries_of(d->logprobs.tops.items[r->token_at + i]);
     return true;
@@ -47,9 +49,11 @@ static void count_shares(struct split *s, const struct wire_deltas *d, int box_c
     for (struct run r = RUN_FIRST; next_run(d, &r);) {
         if (r.thread_idx >= box_count)
             continue;
-        s->threads[r.thread_idx].items++;
-        s->threads[r.thread_idx].tokens += r.token_count;
-        s->threads[r.thread_idx].logprobs += r.entry_count;
+        struct mail_size *size = &s->threads[r.thread_idx].size;
+        size->items++;
+        size->tokens += r.token_count;
+        size->logprobs += r.entry_count;
+        size->values += r.value_count;
     }
 }
 
@@ -66,7 +70,9 @@ static void copy_run(struct mail *m, const struct wire_deltas *d, const struct r
                                .cached_count = d->cached_counts.items[i],
                                .flags = d->flags.items[i],
                                .token_at = m->token_count,
-                               .logprobs_at = m->logprob_count};
+                               .logprobs_at = m->logprob_count,
+                               .vector_at = m->vector_count,
+                               .vector_width = r->value_count};
     if (d->fingerprints.count)
         item->fingerprint = d->fingerprints.items[i];
     if (d->queued_ms.count) {
@@ -77,6 +83,9 @@ static void copy_run(struct mail *m, const struct wire_deltas *d, const struct r
     if (r->token_count)
         memcpy(m->tokens + m->token_count, d->tokens.ids + r->token_at,
                r->token_count * sizeof(uint32_t));
+    if (m->sampler_states && r->token_count)
+        memcpy(m->sampler_states + m->token_count, d->sampler_states.items + r->token_at,
+               r->token_count * sizeof(float));
     for (uint32_t k = 0; m->logprob_counts && k < r->token_count; k++)
         m->logprob_counts[m->token_count + k] = entries_of(d->logprobs.tops.items[r->token_at + k]);
     if (r->entry_count) {
@@ -85,6 +94,10 @@ static void copy_run(struct mail *m, const struct wire_deltas *d, const struct r
         memcpy(m->logprob_values + m->logprob_count, d->logprobs.values.items + r->entry_at,
                r->entry_count * sizeof(float));
     }
+    if (r->value_count)
+        memcpy(m->vectors + m->vector_count, d->vectors.items + r->value_at,
+               r->value_count * sizeof(float));
+    m->vector_count += r->value_count;
     m->token_count += r->token_count;
     m->logprob_count += r->entry_count;
 }
@@ -94,10 +107,11 @@ void deltas_split(const struct wire_deltas *d, struct epoch epoch, struct mailbo
     struct split split, *s = &split;
     count_shares(s, d, box_count);
     for (int i = 0; i < box_count; i++) {
-        if (!s->threads[i].items)
+        if (!s->threads[i].size.items)
             continue;
-        s->threads[i].mail = mail_new(MAIL_DELTAS, s->threads[i].items, s->threads[i].tokens,
-                                      s->threads[i].logprobs, d->logprobs.tops.count > 0);
+        s->threads[i].size.has_logprobs = d->logprobs.tops.count > 0;
+        s->threads[i].size.has_states = d->sampler_states.count > 0;
+        s->threads[i].mail = mail_new(MAIL_DELTAS, &s->threads[i].size);
         s->threads[i].mail->epoch = epoch;
     }
     for (struct run r = RUN_FIRST; next_run(d, &r);)

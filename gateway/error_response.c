@@ -2,12 +2,37 @@
 
 #include <stdio.h>
 
-#include "gateway/anthropic.h"
 #include "gateway/gateway_metrics.h"
 
-static bool is_ollama_path(struct bytes path) {
-    static const char prefix[] = "/api/";
-    size_t len = sizeof prefix - 1;
+static bool is_anthropic_path(struct bytes path) {
+    return bytes_equal(path, bytes_str("/v1/messages")) ||
+           bytes_equal(path, bytes_str("/v1/messages/count_tokens"));
+}
+
+static const char *anthropic_type(int status) {
+    switch (status) {
+    case 401: return "authentication_error";
+    case 403: return "permission_error";
+    case 404: return "not_found_error";
+    case 413: return "request_too_large";
+    case 429: return "rate_limit_error";
+    case 503: return "overloaded_error";
+    case 504: return "timeout_error";
+    default: return status < 500 ? "invalid_request_error" : "api_error";
+    }
+}
+
+void anthropic_error_write(const struct api_error *err, const char *request_id, struct buf *out) {
+    buf_addf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":\"",
+             anthropic_type(err->status));
+    buf_add_json(out, bytes_str(err->text));
+    buf_add_str(out, "\"},\"request_id\":\"");
+    buf_add_json(out, bytes_str(request_id));
+    buf_add_str(out, "\"}");
+}
+
+static bool begins_with(struct bytes path, const char *prefix) {
+    size_t len = strlen(prefix);
     return path.len >= len && memcmp(path.data, prefix, len) == 0;
 }
 
@@ -19,11 +44,12 @@ static void write_ollama(const struct api_error *err, struct buf *out) {
 }
 
 static bool is_llama_path(struct bytes path) {
-    static const char *const PATHS[] = {"/completion", "/completions", "/infill", "/slots"};
+    static const char *const PATHS[] = {"/completion", "/completions", "/infill",
+                                        "/slots",      "/embedding",   "/embeddings"};
     for (size_t i = 0; i < ARRAY_LEN(PATHS); i++)
         if (bytes_equal(path, bytes_str(PATHS[i])))
             return true;
-    return false;
+    return begins_with(path, "/slots/");
 }
 
 /* llama.cpp's: the code is the status. */
@@ -33,17 +59,30 @@ void llama_error_write(const struct api_error *err, struct buf *out) {
     buf_addf(out, "\",\"type\":\"%s\"}}", err->type);
 }
 
+static bool is_cohere_path(struct bytes path) {
+    return bytes_equal(path, bytes_str("/v2/embed")) || bytes_equal(path, bytes_str("/v2/rerank"));
+}
+
+/* Cohere's: {"message": TEXT}. */
+static void write_cohere(const struct api_error *err, struct buf *out) {
+    buf_add_str(out, "{\"message\":\"");
+    buf_add_json(out, bytes_str(err->text));
+    buf_add_str(out, "\"}");
+}
+
 enum error_shape error_shape_of(struct bytes path) {
-    return anthropic_is_path(path) ? ERROR_SHAPE_ANTHROPIC
-           : is_ollama_path(path)  ? ERROR_SHAPE_OLLAMA
-           : is_llama_path(path)   ? ERROR_SHAPE_LLAMA
-                                   : ERROR_SHAPE_OPENAI;
+    return is_anthropic_path(path)      ? ERROR_SHAPE_ANTHROPIC
+           : begins_with(path, "/api/") ? ERROR_SHAPE_OLLAMA
+           : is_llama_path(path)        ? ERROR_SHAPE_LLAMA
+           : is_cohere_path(path)       ? ERROR_SHAPE_COHERE
+                                        : ERROR_SHAPE_OPENAI;
 }
 
 void error_body(struct http_request *req, const struct api_error *err, struct buf *out) {
     switch (error_shape_of(req->path)) {
     case ERROR_SHAPE_ANTHROPIC: anthropic_error_write(err, http_request_id(req), out); return;
     case ERROR_SHAPE_OLLAMA: write_ollama(err, out); return;
+    case ERROR_SHAPE_COHERE: write_cohere(err, out); return;
     case ERROR_SHAPE_LLAMA: llama_error_write(err, out); return;
     default: api_error_write(err, out);
     }

@@ -15,12 +15,16 @@ enum error_shape {
     ERROR_SHAPE_ANTHROPIC,
     ERROR_SHAPE_OLLAMA,
     ERROR_SHAPE_LLAMA,
+    ERROR_SHAPE_COHERE,
     ERROR_SHAPE_COUNT
 };
 /* The shape of the dialect that a path is of. */
 enum error_shape error_shape_of(struct bytes path);
 /* Appends err in the shape of the dialect that req's path is of. */
 void error_body(struct http_request *req, const struct api_error *err, struct buf *out);
+/* Appends err in Anthropic's shape: {"type":"error","error":{"type":..,"message":..},
+ * "request_id":..}. */
+void anthropic_error_write(const struct api_error *err, const char *request_id, struct buf *out);
 /* Appends err in llama.cpp's shape. */
 void llama_error_write(const struct api_error *err, struct buf *out);
 /* Responds with err's status, the error object and the headers that belong to it (Retry-After,

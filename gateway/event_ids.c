@@ -58,12 +58,12 @@ static void add_id(struct event_ids *ids, struct buf *out) {
 }
 
 /* The bytes of an event, id and all, that the client has already. */
-static size_t bytes_behind(const struct event_ids *ids, uint32_t part, size_t len) {
+static size_t bytes_behind(const struct event_ids *ids, uint32_t source, size_t len) {
     const struct event_position *behind = ids->behind;
     if (!behind)
         return 0;
     if (behind->count)
-        return ids->counts[part] <= behind->counts[part] ? len : 0;
+        return ids->counts[source] <= behind->counts[source] ? len : 0;
     return behind->bytes > ids->bytes ? MIN(len, (size_t)(behind->bytes - ids->bytes)) : 0;
 }
 
@@ -75,17 +75,17 @@ static size_t event_end(const struct buf *b, size_t at) {
     return at + 2;
 }
 
-void event_ids_mark(struct event_ids *ids, uint32_t part, struct buf *out, size_t from) {
-    CHECK(part < ids->count && from <= out->len);
+void event_ids_mark(struct event_ids *ids, uint32_t source, struct buf *out, size_t from) {
+    CHECK(source < ids->count && from <= out->len);
     struct buf *marked = &ids->scratch;
     buf_reset(marked);
     for (size_t at = from, end; at < out->len; at = end) {
         end = event_end(out, at);
         size_t begin = marked->len;
-        ids->counts[part]++;
+        ids->counts[source]++;
         add_id(ids, marked);
         buf_add(marked, out->data + at, end - at);
-        size_t len = marked->len - begin, behind = bytes_behind(ids, part, len);
+        size_t len = marked->len - begin, behind = bytes_behind(ids, source, len);
         ids->bytes += len;
         memmove(marked->data + begin, marked->data + begin + behind, len - behind);
         marked->len -= behind;

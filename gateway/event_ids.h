@@ -20,7 +20,7 @@
 
 enum { EVENT_IDS_MAX = 1 + 128, EVENT_ID_TEXT_MAX = EVENT_IDS_MAX * 11 };
 
-/* What a client has of a stream: so many bytes, or so many events of each part; all zero: nothing. */
+/* What a client has of a stream: so many bytes, or so many events of each source; all zero: nothing. */
 struct event_position {
     uint64_t bytes;
     uint32_t counts[EVENT_IDS_MAX]; /* of the answer, then of each choice */
@@ -48,8 +48,8 @@ static inline bool event_ids_are_on(const struct event_ids *ids) {
 }
 /* Whether *position can be of a stream with so many choices. */
 bool event_position_fits(const struct event_position *position, uint32_t choice_count);
-/* out holds whole events from `from` on, of part 0 (the answer) or 1 + choice: they are numbered,
+/* out holds whole events from `from` on, of source 0 (the answer) or 1 + choice: they are numbered,
  * and those that the client has are taken out again. */
-void event_ids_mark(struct event_ids *ids, uint32_t part, struct buf *out, size_t from);
+void event_ids_mark(struct event_ids *ids, uint32_t source, struct buf *out, size_t from);
 
 #endif

@@ -69,13 +69,31 @@ int field_string(struct field_reader *r, enum json_event event, size_t max_len, 
 }
 
 int field_span(struct field_reader *r, enum json_event first, struct bytes *out) {
-    size_t begin = r->json.offset;
-    bool nested = first == JSON_OBJECT_BEGIN || first == JSON_ARRAY_BEGIN;
-    if (first == JSON_ERROR || (nested && !json_skip(&r->json)))
+    if (first == JSON_ERROR || !json_take(&r->json, out))
         return field_wrong_type(r, "valid", JSON_ERROR);
-    if (out)
-        *out = bytes_of(r->json.start + begin, r->json.offset + r->json.raw.len - begin);
     return 0;
+}
+
+int field_members(struct field_reader *r, enum json_event first, const struct json_wanted *members,
+                  size_t count, struct bytes *whole) {
+    size_t begin = r->json.offset;
+    if (first != JSON_OBJECT_BEGIN)
+        return field_wrong_type(r, "an object", first);
+    if (!json_take_members(&r->json, members, count))
+        return field_wrong_type(r, "valid", JSON_ERROR);
+    if (whole)
+        *whole = json_since(&r->json, begin);
+    return 0;
+}
+
+int field_of_span(struct field_reader *r, struct bytes span, const char *name,
+                  int (*read)(struct field_reader *r, enum json_event first)) {
+    struct field_reader inner = *r;
+    inner.name = name;
+    json_reader_init(&inner.json, span, GENREQ_DEPTH_MAX, 0);
+    int rc = read(&inner, json_next(&inner.json));
+    json_reader_release(&inner.json);
+    return rc;
 }
 
 int field_copy_ids(struct field_reader *r, const uint32_t *ids, size_t count, struct u32s *out) {
@@ -103,6 +121,35 @@ int field_token_array(struct field_reader *r, enum json_event event, size_t max_
     if (rc == 0)
         rc = field_copy_ids(r, ids.items, ids.count, out);
     vec_release(&ids);
+    return rc;
+}
+
+int field_strings(struct field_reader *r, enum json_event first, uint32_t most, size_t bytes_max,
+                  const struct bytes **out, uint32_t *count) {
+    VEC(struct bytes) list = {0};
+    struct bytes text;
+    int rc = 0;
+    if (first != JSON_ARRAY_BEGIN)
+        return field_wrong_type(r, "an array of strings", first);
+    for (enum json_event event; rc == 0 && (event = json_next(&r->json)) != JSON_ARRAY_END;) {
+        if (list.count == most)
+            rc = api_error_set(r->err, API_BAD_REQUEST, r->name, "'%s' holds more than %u strings",
+                               r->name, most);
+        else
+            rc = field_string(r, event, bytes_max, &text);
+        if (rc == 0 && text.len == 0)
+            rc = api_error_set(r->err, API_BAD_REQUEST, r->name, "'%s' holds an empty string",
+                               r->name);
+        if (rc == 0)
+            vec_push(&list, text);
+    }
+    *count = (uint32_t)list.count;
+    *out = rc || !list.count
+               ? NULL
+               : arena_copy(&r->g->arena, list.items, list.count * sizeof list.items[0]);
+    if (rc == 0 && list.count && !*out)
+        rc = field_too_large(r);
+    vec_release(&list);
     return rc;
 }
 

@@ -87,6 +87,9 @@ struct field {
     { .name = json, .kind = FIELD_CUSTOM, .read = reader }
 #define REFUSED_FIELD(json)                                                                        \
     { .name = json, .kind = FIELD_REFUSED }
+/* Refused but for these JSON values, apart by blanks, which ask for what is done anyway. */
+#define NEUTRAL_FIELD(json, values)                                                                \
+    { .name = json, .kind = FIELD_REFUSED, .neutral = values }
 #define PASSED_FIELD(json)                                                                         \
     { .name = json, .kind = FIELD_PASSED }
 
@@ -101,6 +104,11 @@ struct field_set {
     const struct field_table *const *tables;
     size_t table_count;
 };
+/* fields_NAME: the set of one array of rows. */
+#define FIELD_SET_OF_ROWS(name, rows)                                                              \
+    static const struct field_table name##_own = {rows, ARRAY_LEN(rows)};                          \
+    static const struct field_table *const name##_tables[] = {&name##_own};                        \
+    const struct field_set fields_##name = {name##_tables, ARRAY_LEN(name##_tables)}
 /* The row of a name; NULL: none. */
 const struct field *field_find(const struct field_set *set, struct bytes name);
 
@@ -125,11 +133,21 @@ int field_too_large(struct field_reader *r);
 /* Copies the event's string into the arena; at most max_len bytes. */
 MUST_CHECK int field_string(struct field_reader *r, enum json_event event, size_t max_len,
                             struct bytes *out);
+/* Reads the array of strings begun by `first`, none of them empty, into the arena. */
+MUST_CHECK int field_strings(struct field_reader *r, enum json_event first, uint32_t most,
+                             size_t bytes_max, const struct bytes **out, uint32_t *count);
 /* Copies ids into the arena. */
 MUST_CHECK int field_copy_ids(struct field_reader *r, const uint32_t *ids, size_t count,
                               struct u32s *out);
 /* Drops the value begun by `first`; *out (may be NULL) is its raw span. */
 MUST_CHECK int field_span(struct field_reader *r, enum json_event first, struct bytes *out);
+/* Reads the object begun by `first`: members asked for as json_take_members does; *whole (may be
+ * NULL): its own raw span. */
+MUST_CHECK int field_members(struct field_reader *r, enum json_event first,
+                             const struct json_wanted *members, size_t count, struct bytes *whole);
+/* Reads the value in `span` by the reader of a field; errors call it `name`. */
+MUST_CHECK int field_of_span(struct field_reader *r, struct bytes span, const char *name,
+                             int (*read)(struct field_reader *r, enum json_event first));
 /* Reads the rest of an array of token ids, after its BEGIN; the ids go into the arena. `event` is
  * the first event inside. */
 MUST_CHECK int field_token_array(struct field_reader *r, enum json_event event, size_t max_count,
@@ -148,8 +166,28 @@ MUST_CHECK int field_stops(struct field_reader *r, enum json_event first);
 MUST_CHECK int field_prompt(struct field_reader *r, enum json_event first);
 /* A chat's messages. */
 MUST_CHECK int field_messages(struct field_reader *r, enum json_event first);
+/* A seed as llama.cpp and Ollama take it: -1 asks for a drawn one. */
+MUST_CHECK int field_seed(struct field_reader *r, enum json_event first);
+/* Names of samplers, or a string of their letters (field_samplers.c). */
+MUST_CHECK int field_sampler_order(struct field_reader *r, enum json_event first);
+/* The names of such an order (genreq.sampler_order), as a list; 0: of the usual one. */
+void field_write_sampler_order(uint64_t order, struct json_writer *w);
+/* Texts that end a repetition. */
+MUST_CHECK int field_breakers(struct field_reader *r, enum json_event first);
+/* Ids of the only tokens that may come. */
+MUST_CHECK int field_allowed_ids(struct field_reader *r, enum json_event first);
+/* Texts that must not come. */
+MUST_CHECK int field_bad_words(struct field_reader *r, enum json_event first);
+/* "left" or "right": where truncation cuts. */
+MUST_CHECK int field_truncation_side(struct field_reader *r, enum json_event first);
+/* 0, 1 or 2. */
+MUST_CHECK int field_mirostat(struct field_reader *r, enum json_event first);
 /* "low", "medium", ... */
 MUST_CHECK int field_reasoning_effort(struct field_reader *r, enum json_event first);
+/* vLLM's truncate_prompt_tokens. */
+MUST_CHECK int field_truncate(struct field_reader *r, enum json_event first);
+/* A structural tag: an object, or a string of JSON. */
+MUST_CHECK int field_structural_tag(struct field_reader *r, enum json_event first);
 /* {"type": "json_schema", ...} and its kin, OpenAI's response_format. */
 MUST_CHECK int field_response_format(struct field_reader *r, enum json_event first);
 
@@ -164,17 +202,23 @@ extern const struct field_table field_template;
 
 /* The fields of each dialect's requests (in its own file), and of the text calls. */
 extern const struct field_set fields_chat, fields_completions, fields_messages, fields_responses,
-    fields_ollama_chat, fields_ollama_generate, fields_completion, fields_infill, fields_text_calls;
+    fields_ollama_chat, fields_ollama_generate, fields_completion, fields_infill, fields_generate,
+    fields_text_calls;
 
 /* The dialects' own parts: their tables, then what spans fields. Each returns 0, or -1 with *err
  * filled. */
 MUST_CHECK int openai_chat_parse(struct genreq *g, struct bytes body, struct api_error *err);
 /* Also checks that prompts times n stay in GENREQ_CHOICES_MAX. */
 MUST_CHECK int openai_completions_parse(struct genreq *g, struct bytes body, struct api_error *err);
-/* llama.cpp's own: what goes on from a prompt, and what fits between two texts. */
+/* llama.cpp's own: what goes on from a prompt. */
 MUST_CHECK int llama_completion_parse(struct genreq *g, struct bytes body, struct api_error *err);
+/* llama.cpp's own: what fits between two texts. */
 MUST_CHECK int llama_infill_parse(struct genreq *g, struct bytes body, struct api_error *err);
+/* SGLang's own: what goes on from texts. */
+MUST_CHECK int sglang_generate_parse(struct genreq *g, struct bytes body, struct api_error *err);
+/* Ollama's chats. */
 MUST_CHECK int ollama_chat_parse(struct genreq *g, struct bytes body, struct api_error *err);
+/* Ollama's prompts: one user message, or with `raw` the text itself. */
 MUST_CHECK int ollama_generate_parse(struct genreq *g, struct bytes body, struct api_error *err);
 
 #endif

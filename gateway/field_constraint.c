@@ -1,6 +1,7 @@
 /* What an answer must look like, as OpenAI, vLLM, SGLang, llama.cpp, TGI and Ollama let clients say
  * it. One of them a request. */
 #include "gateway/field.h"
+#include "gateway/raw_value.h"
 
 static const char ANY_OBJECT[] = "{\"type\":\"object\"}";
 
@@ -49,7 +50,7 @@ static int read_regex(struct field_reader *r, enum json_event first) {
 static int read_gbnf(struct field_reader *r, enum json_event first) {
     return read_text(r, first, CONSTRAINT_GRAMMAR);
 }
-static int read_structure(struct field_reader *r, enum json_event first) {
+int field_structural_tag(struct field_reader *r, enum json_event first) {
     return read_json(r, first, CONSTRAINT_STRUCTURE);
 }
 
@@ -69,81 +70,43 @@ static int read_choice(struct field_reader *r, enum json_event first) {
             return field_wrong_type(r, "an array of strings", event);
     if (count == 0)
         return 0;
-    return set(r, CONSTRAINT_CHOICE,
-               bytes_of(r->json.start + begin, r->json.offset + r->json.raw.len - begin));
+    return set(r, CONSTRAINT_CHOICE, json_since(&r->json, begin));
 }
 
 /* ---- objects that say it by a member ---- */
 
-/* Members of an object that begins at the reader: spans of those asked for; empty: absent or null.
- * The object's own span is *whole. */
-static int read_members(struct field_reader *r, enum json_event first, const char *const *names,
-                        struct bytes *values, size_t count, struct bytes *whole) {
-    size_t begin = r->json.offset;
-    if (first != JSON_OBJECT_BEGIN)
-        return field_wrong_type(r, "an object", first);
-    for (enum json_event event = json_next(&r->json); event != JSON_OBJECT_END;
-         event = json_next(&r->json)) {
-        struct bytes *out = NULL;
-        if (event != JSON_KEY)
-            return field_wrong_type(r, "an object", event);
-        for (size_t i = 0; i < count; i++)
-            if (bytes_equal(r->json.text, bytes_str(names[i])))
-                out = &values[i];
-        event = json_next(&r->json);
-        if (field_span(r, event, event == JSON_NULL ? NULL : out))
-            return -1;
-    }
-    *whole = bytes_of(r->json.start + begin, r->json.offset + r->json.raw.len - begin);
-    return 0;
-}
-
-/* Reads a span by the reader of a field. */
-static int read_span(struct field_reader *r, struct bytes span,
-                     int (*read)(struct field_reader *r, enum json_event first)) {
-    struct field_reader inner = *r;
-    json_reader_init(&inner.json, span, GENREQ_DEPTH_MAX, 0);
-    int rc = read(&inner, json_next(&inner.json));
-    json_reader_release(&inner.json);
-    return rc;
-}
-
-static bool is_string(struct bytes raw, const char *text) {
-    size_t len = strlen(text);
-    return raw.len == len + 2 && raw.data[0] == '"' && !memcmp(raw.data + 1, text, len);
-}
-
 static int read_named_schema(struct field_reader *r, enum json_event first) {
-    static const char *const NAMES[] = {"schema"};
-    struct bytes schema = {0}, whole;
-    if (read_members(r, first, NAMES, &schema, 1, &whole))
+    struct bytes schema = {0};
+    const struct json_wanted members[] = {{"schema", &schema}};
+    if (field_members(r, first, members, 1, NULL))
         return -1;
     if (!schema.len)
         return api_error_set(r->err, API_BAD_REQUEST, r->name, "'%s.json_schema' needs a 'schema'",
                              r->name);
-    return read_span(r, schema, read_schema);
+    return field_of_span(r, schema, r->name, read_schema);
 }
 
 int field_response_format(struct field_reader *r, enum json_event first) {
-    static const char *const NAMES[] = {"type", "json_schema", "schema"};
-    struct bytes values[3] = {{0}}, whole;
-    if (read_members(r, first, NAMES, values, 3, &whole))
+    struct bytes type = {0}, named = {0}, schema = {0}, whole;
+    const struct json_wanted members[] = {
+        {"type", &type}, {"json_schema", &named}, {"schema", &schema}};
+    if (field_members(r, first, members, ARRAY_LEN(members), &whole))
         return -1;
-    if (is_string(values[0], "text"))
+    if (raw_is_text(type, "text"))
         return 0;
-    if (is_string(values[0], "json_schema") && values[1].len)
-        return read_span(r, values[1], read_named_schema);
-    if (is_string(values[0], "json_schema") || is_string(values[0], "json_object")) {
-        if (values[2].len)
-            return read_span(r, values[2], read_schema);
-        if (is_string(values[0], "json_object"))
+    if (raw_is_text(type, "json_schema") && named.len)
+        return field_of_span(r, named, r->name, read_named_schema);
+    if (raw_is_text(type, "json_schema") || raw_is_text(type, "json_object")) {
+        if (schema.len)
+            return field_of_span(r, schema, r->name, read_schema);
+        if (raw_is_text(type, "json_object"))
             return set(r, CONSTRAINT_SCHEMA, bytes_str(ANY_OBJECT));
         return api_error_set(r->err, API_BAD_REQUEST, r->name, "'%s' needs a 'json_schema'",
                              r->name);
     }
-    if (is_string(values[0], "structural_tag"))
+    if (raw_is_text(type, "structural_tag"))
         return set(r, CONSTRAINT_STRUCTURE, whole);
-    if (!values[0].len || values[0].data[0] != '"')
+    if (!raw_is(type, '"'))
         return api_error_set(r->err, API_BAD_REQUEST, r->name, "'%s.type' must be a string",
                              r->name);
     return api_error_set(r->err, API_UNSUPPORTED, r->name,
@@ -153,42 +116,44 @@ int field_response_format(struct field_reader *r, enum json_event first) {
 
 /* vLLM's object of one of these. */
 static int read_structured(struct field_reader *r, enum json_event first) {
-    static const char *const NAMES[] = {"json",
-                                        "regex",
-                                        "choice",
-                                        "grammar",
-                                        "json_object",
-                                        "structural_tag",
-                                        "whitespace_pattern"};
     static int (*const READ[])(struct field_reader *, enum json_event) = {
-        read_schema, read_regex, read_choice, read_gbnf, read_object_flag, read_structure};
-    struct bytes values[ARRAY_LEN(NAMES)] = {{0}}, whole;
-    if (read_members(r, first, NAMES, values, ARRAY_LEN(NAMES), &whole))
+        read_schema, read_regex, read_choice, read_gbnf, read_object_flag, field_structural_tag};
+    struct bytes values[ARRAY_LEN(READ)] = {{0}}, white_space = {0};
+    const struct json_wanted members[] = {{"json", &values[0]},
+                                          {"regex", &values[1]},
+                                          {"choice", &values[2]},
+                                          {"grammar", &values[3]},
+                                          {"json_object", &values[4]},
+                                          {"structural_tag", &values[5]},
+                                          {"whitespace_pattern", &white_space}};
+    if (field_members(r, first, members, ARRAY_LEN(members), NULL))
         return -1;
-    if (values[ARRAY_LEN(READ)].len)
+    if (white_space.len)
         return api_error_set(r->err, API_UNSUPPORTED, r->name,
                              "'%s.whitespace_pattern' is not offered by this server", r->name);
     for (size_t i = 0; i < ARRAY_LEN(READ); i++)
-        if (values[i].len && read_span(r, values[i], READ[i]))
+        if (values[i].len && field_of_span(r, values[i], r->name, READ[i]))
             return -1;
     return 0;
 }
 
 /* llama.cpp's text, or {"type", "value"} of TGI and mistral.rs. */
 static int read_grammar(struct field_reader *r, enum json_event first) {
-    static const char *const NAMES[] = {"type", "value"};
-    struct bytes values[2] = {{0}}, whole;
+    struct bytes type = {0}, value = {0};
+    const struct json_wanted members[] = {{"type", &type}, {"value", &value}};
     if (first != JSON_OBJECT_BEGIN)
         return read_gbnf(r, first);
-    if (read_members(r, first, NAMES, values, 2, &whole))
+    if (field_members(r, first, members, ARRAY_LEN(members), NULL))
         return -1;
-    if (values[1].len && is_string(values[0], "regex"))
-        return read_span(r, values[1], read_regex);
-    if (values[1].len && (is_string(values[0], "json") || is_string(values[0], "json_schema")))
-        return read_span(r, values[1], read_schema);
+    if (value.len && raw_is_text(type, "regex"))
+        return field_of_span(r, value, r->name, read_regex);
+    if (value.len && raw_is_text(type, "lark"))
+        return field_of_span(r, value, r->name, read_gbnf);
+    if (value.len && (raw_is_text(type, "json") || raw_is_text(type, "json_schema")))
+        return field_of_span(r, value, r->name, read_schema);
     return api_error_set(r->err, API_UNSUPPORTED, r->name,
-                         "'%s' must be a string, or have type regex, json or json_schema and a "
-                         "value",
+                         "'%s' must be a string, or have type regex, lark, json or json_schema and "
+                         "a value",
                          r->name);
 }
 

@@ -2,25 +2,47 @@
  * What other servers' references have and this one does not do: every field of OpenAI's, vLLM's,
  * SGLang's, llama.cpp's, TensorRT-LLM's, LMDeploy's, TGI's, mistral.rs's and Ollama's requests that
  * would change the text is refused by its name, unless its value says what happens anyway. Their
- * other names for fields of ours do what they say. What changes no text passes.
+ * other names for fields of ours do what they say. What asks for something in the answer that it
+ * would not have is refused, too. What changes neither passes.
  */
 #include "gateway/field.h"
+#include "http/http_server.h"
 
 /* llama.cpp: below 0 as many as fit. */
 static int read_predict(struct field_reader *r, enum json_event first) {
     int64_t asked;
     if (field_int(r, first, -2, WIRE_MAX_TOKENS, &asked))
         return -1;
-    if (asked == 0)
-        return api_error_set(r->err, API_UNSUPPORTED, r->name,
-                             "'%s': 0 is not offered by this server; at least one token is made",
-                             r->name);
     if (asked < 0)
         asked = WIRE_MAX_TOKENS;
     if (r->g->given & GENREQ_MAX_TOKENS && asked != r->g->max_tokens)
         return field_disagrees(r);
     r->g->given |= GENREQ_MAX_TOKENS;
     r->g->max_tokens = asked;
+    return 0;
+}
+
+/* vLLM's and SGLang's: what X-Request-Id says elsewhere. */
+static int read_request_id(struct field_reader *r, enum json_event first) {
+    struct bytes id;
+    if (field_string(r, first, HTTP_REQUEST_ID_MAX, &id))
+        return -1;
+    if (!http_is_request_id(id))
+        return api_error_set(r->err, API_BAD_REQUEST, r->name,
+                             "'%s' must be 1 to %d letters, digits and -._~:/+=@", r->name,
+                             HTTP_REQUEST_ID_MAX);
+    if (r->g->request_id.len && !bytes_equal(r->g->request_id, id))
+        return field_disagrees(r);
+    r->g->request_id = id;
+    return 0;
+}
+
+/* OpenAI's; there is one tier here. */
+static int read_tier(struct field_reader *r, enum json_event first) {
+    struct bytes tier;
+    if (field_string(r, first, GENREQ_NAME_MAX, &tier))
+        return -1;
+    r->g->service_tier = true;
     return 0;
 }
 
@@ -37,8 +59,6 @@ static int read_reasoning_format(struct field_reader *r, enum json_event first) 
 }
 
 /* NEUTRAL: values that change nothing, so they are taken. */
-#define NEUTRAL_FIELD(json, values)                                                                \
-    { .name = json, .kind = FIELD_REFUSED, .neutral = values }
 /* Only null is taken. */
 #define NEVER_FIELD(json) NEUTRAL_FIELD(json, "")
 
@@ -47,7 +67,7 @@ static const struct field rows[] = {
     /* other names */
     CUSTOM_FIELD("n_predict", read_predict),
     CUSTOM_FIELD("num_predict", read_predict),
-    INT_FIELD("max_new_tokens", max_tokens, 1, WIRE_MAX_TOKENS, GENREQ_MAX_TOKENS),
+    INT_FIELD("max_new_tokens", max_tokens, 0, WIRE_MAX_TOKENS, GENREQ_MAX_TOKENS),
     INT_FIELD("min_new_tokens", min_tokens, 0, WIRE_MAX_TOKENS, GENREQ_MIN_TOKENS),
     INT_FIELD("n_cmpl", choice_count, 1, GENREQ_CHOICES_MAX, GENREQ_CHOICE_COUNT),
     NUMBER_FIELD("repeat_penalty", repetition_penalty, 0.01, 100, GENREQ_REPETITION),
@@ -56,24 +76,33 @@ static const struct field rows[] = {
     CUSTOM_FIELD("reasoning_format", read_reasoning_format),
 
     /* samplers */
-    NEUTRAL_FIELD("typical_p", "1"),
+    NUMBER_FIELD("typical_p", typical_p, 0, 1, 0),
     NEUTRAL_FIELD("tfs_z", "1"),
     NEUTRAL_FIELD("top_p_min", "0"),
     NEUTRAL_FIELD("min_keep", "0 1"),
-    NEUTRAL_FIELD("dynatemp_range", "0"),
-    NEUTRAL_FIELD("xtc_probability", "<=0"),
-    NEUTRAL_FIELD("dry_multiplier", "0"),
-    NEUTRAL_FIELD("mirostat", "0"),
-    NEUTRAL_FIELD("adaptive_target", "<=-1"),
-    NEUTRAL_FIELD("samplers", "[]"),
+    NUMBER_FIELD("dynatemp_range", dynatemp_range, 0, 2, 0),
+    NUMBER_FIELD("dynatemp_exponent", dynatemp_exponent, 0, 100, 0),
+    NUMBER_FIELD("xtc_probability", xtc_probability, -1000, 1, 0),
+    NUMBER_FIELD("xtc_threshold", xtc_threshold, 0, 1, 0),
+    NUMBER_FIELD("dry_multiplier", dry_multiplier, 0, 100, 0),
+    NUMBER_FIELD("dry_base", dry_base, 1, 100, 0),
+    INT_FIELD("dry_allowed_length", dry_allowed_length, 1, WIRE_MAX_TOKENS, 0),
+    INT_FIELD("dry_penalty_last_n", dry_window, -1, INT32_MAX, 0),
+    CUSTOM_FIELD("dry_sequence_breakers", field_breakers),
+    CUSTOM_FIELD("mirostat", field_mirostat),
+    NUMBER_FIELD("mirostat_tau", mirostat_tau, 0, 100, 0),
+    NUMBER_FIELD("mirostat_eta", mirostat_eta, 0, 1, 0),
+    NUMBER_FIELD("adaptive_target", adaptive_target, -1000, 1, 0),
+    NUMBER_FIELD("adaptive_decay", adaptive_decay, 0, 0.99, 0),
+    CUSTOM_FIELD("samplers", field_sampler_order),
     NEUTRAL_FIELD("do_sample", "true"),
     REFUSED_FIELD("repetition_ngram_size"),
     REFUSED_FIELD("prompt_ignore_length"),
     REFUSED_FIELD("repetition_detection"),
     REFUSED_FIELD("use_beam_search"),
     NEUTRAL_FIELD("best_of", "0 1"),
-    REFUSED_FIELD("bad_words"),
-    REFUSED_FIELD("allowed_token_ids"),
+    CUSTOM_FIELD("bad_words", field_bad_words),
+    CUSTOM_FIELD("allowed_token_ids", field_allowed_ids),
     REFUSED_FIELD("logits_processors"),
     REFUSED_FIELD("custom_logit_processor"),
     REFUSED_FIELD("custom_params"),
@@ -81,15 +110,6 @@ static const struct field rows[] = {
     REFUSED_FIELD("watermark"),
     REFUSED_FIELD("watermarking"),
     /* that only say how those above do it */
-    PASSED_FIELD("dynatemp_exponent"),
-    PASSED_FIELD("xtc_threshold"),
-    PASSED_FIELD("dry_base"),
-    PASSED_FIELD("dry_allowed_length"),
-    PASSED_FIELD("dry_penalty_last_n"),
-    PASSED_FIELD("dry_sequence_breakers"),
-    PASSED_FIELD("mirostat_tau"),
-    PASSED_FIELD("mirostat_eta"),
-    PASSED_FIELD("adaptive_decay"),
     PASSED_FIELD("repetition_ngram_threshold"),
     PASSED_FIELD("length_penalty"),
     PASSED_FIELD("early_stopping"),
@@ -112,10 +132,10 @@ static const struct field rows[] = {
     REFUSED_FIELD("multimodal_data"),
     REFUSED_FIELD("audio"),
     NEUTRAL_FIELD("modalities", "[\"text\"]"),
-    NEUTRAL_FIELD("truncate_prompt_tokens", "-1"),
+    CUSTOM_FIELD("truncate_prompt_tokens", field_truncate),
     NEVER_FIELD("truncate"),
     REFUSED_FIELD("truncate_sequence"),
-    PASSED_FIELD("truncation_side"),
+    CUSTOM_FIELD("truncation_side", field_truncation_side),
     REFUSED_FIELD("n_indent"),
     REFUSED_FIELD("session_params"),
     REFUSED_FIELD("context"),
@@ -128,7 +148,7 @@ static const struct field rows[] = {
     REFUSED_FIELD("stop_regex"),
     REFUSED_FIELD("no_stop_trim"),
     NEUTRAL_FIELD("t_max_predict_ms", "<=0"),
-    REFUSED_FIELD("prompt_logprobs"),
+    NEVER_FIELD("prompt_logprobs"),
 
     /* reasoning, style, other sources */
     NEVER_FIELD("think"),
@@ -155,30 +175,38 @@ static const struct field rows[] = {
     REFUSED_FIELD("disaggregated_params"),
     NEVER_FIELD("ngram_corpus_id"),
 
+    /* members of the answer that it would not have */
+    REFUSED_FIELD("logprob_token_ids"),
+    REFUSED_FIELD("return_token_offsets"),
+    REFUSED_FIELD("return_prompt_text"),
+    REFUSED_FIELD("return_hidden_states"),
+    REFUSED_FIELD("return_routed_experts"),
+    REFUSED_FIELD("return_prompt_token_ids"),
+    REFUSED_FIELD("return_meta_info"),
+    REFUSED_FIELD("return_context_logits"),
+    REFUSED_FIELD("return_logprob"),
+    REFUSED_FIELD("n_probs"),
+    REFUSED_FIELD("top_n_tokens"),
+    REFUSED_FIELD("decoder_input_details"),
+    REFUSED_FIELD("details"),
+    REFUSED_FIELD("post_sampling_probs"),
+    REFUSED_FIELD("response_fields"),
+
     /* of the answer's form or of nobody's concern: no text changes */
     PASSED_FIELD("store"),
     PASSED_FIELD("metadata"),
-    PASSED_FIELD("service_tier"),
+    CUSTOM_FIELD("service_tier", read_tier),
     PASSED_FIELD("safety_identifier"),
     PASSED_FIELD("prompt_cache_key"),
     PASSED_FIELD("prompt_cache_retention"),
     PASSED_FIELD("spaces_between_special_tokens"),
-    PASSED_FIELD("request_id"),
-    PASSED_FIELD("rid"),
+    CUSTOM_FIELD("request_id", read_request_id),
+    CUSTOM_FIELD("rid", read_request_id),
     PASSED_FIELD("session_id"),
     PASSED_FIELD("conversation_params"),
-    PASSED_FIELD("logprob_token_ids"),
-    PASSED_FIELD("return_tokens_as_token_ids"),
-    PASSED_FIELD("return_token_offsets"),
-    PASSED_FIELD("return_prompt_text"),
+    BOOL_FIELD("return_tokens_as_token_ids", tokens_as_ids, 0),
     PASSED_FIELD("return_mm_kwargs"),
-    PASSED_FIELD("return_hidden_states"),
-    PASSED_FIELD("return_routed_experts"),
     PASSED_FIELD("return_cached_tokens_details"),
-    PASSED_FIELD("return_prompt_token_ids"),
-    PASSED_FIELD("return_meta_info"),
-    PASSED_FIELD("return_context_logits"),
-    PASSED_FIELD("return_logprob"),
     PASSED_FIELD("return_tokens"),
     PASSED_FIELD("return_progress"),
     PASSED_FIELD("routed_experts_prompt_start"),
@@ -195,17 +223,11 @@ static const struct field rows[] = {
     PASSED_FIELD("disagg_prefill_dp_rank"),
     PASSED_FIELD("n_keep"),
     PASSED_FIELD("n_discard"),
-    PASSED_FIELD("n_probs"),
-    PASSED_FIELD("top_n_tokens"),
-    PASSED_FIELD("decoder_input_details"),
-    PASSED_FIELD("details"),
     PASSED_FIELD("id_slot"),
     PASSED_FIELD("cache_prompt"),
     PASSED_FIELD("n_cache_reuse"),
-    PASSED_FIELD("timings_per_token"),
+    BOOL_FIELD("timings_per_token", timings, 0),
     PASSED_FIELD("sse_ping_interval"),
-    PASSED_FIELD("post_sampling_probs"),
-    PASSED_FIELD("response_fields"),
     PASSED_FIELD("keep_alive"),
 };
 /* clang-format on */

@@ -102,11 +102,19 @@ static int read_stream_options(struct field_reader *r, enum json_event first) {
     return 0;
 }
 
+int field_seed(struct field_reader *r, enum json_event first) {
+    if (field_int(r, first, 0, 0, &r->g->seed))
+        return -1;
+    if (r->g->seed != -1)
+        r->g->given |= GENREQ_SEED;
+    return 0;
+}
+
 /* clang-format off */
 static const struct field rows[] = {
     STRING_FIELD("user", user, GENREQ_USER_MAX),
     STRING_FIELD("model", model, GENREQ_NAME_MAX),
-    INT_FIELD("max_tokens", max_tokens, 1, WIRE_MAX_TOKENS, GENREQ_MAX_TOKENS),
+    INT_FIELD("max_tokens", max_tokens, 0, WIRE_MAX_TOKENS, GENREQ_MAX_TOKENS),
     INT_FIELD("min_tokens", min_tokens, 0, WIRE_MAX_TOKENS, GENREQ_MIN_TOKENS),
     NUMBER_FIELD("temperature", temperature, 0, 2, GENREQ_TEMPERATURE),
     NUMBER_FIELD("top_p", top_p, 0, 1, GENREQ_TOP_P),
@@ -126,6 +134,7 @@ static const struct field rows[] = {
     BOOL_FIELD("skip_special_tokens", skip_special_tokens, 0),
     BOOL_FIELD("add_special_tokens", add_special_tokens, GENREQ_ADD_SPECIAL),
     BOOL_FIELD("return_token_ids", return_token_ids, 0),
+    NUMBER_FIELD("timeout", timeout_s, 0, 86400, 0),
     INT_FIELD("priority", priority, INT32_MIN, INT32_MAX, 0),
     STRING_FIELD_ONCE("cache_salt", cache_salt, 128, GENREQ_CACHE_SALT),
     BOOL_FIELD("stream", stream, 0),

@@ -115,7 +115,7 @@ int field_messages(struct field_reader *r, enum json_event first) {
     }
     if (count == 0)
         return api_error_set(r->err, API_BAD_REQUEST, "messages", "'messages' is empty");
-    r->g->messages = bytes_of(r->json.start + begin, r->json.offset + r->json.raw.len - begin);
+    r->g->messages = json_since(&r->json, begin);
     return 0;
 }
 
@@ -133,7 +133,7 @@ static int read_tools(struct field_reader *r, enum json_event first) {
             return -1;
     }
     if (count > 0)
-        r->g->tools = bytes_of(r->json.start + begin, r->json.offset + r->json.raw.len - begin);
+        r->g->tools = json_since(&r->json, begin);
     return 0;
 }
 

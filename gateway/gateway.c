@@ -10,7 +10,9 @@
 #include "gateway/response_store.h"
 #include "gateway/scheduler_link.h"
 #include "gateway/server.h"
+#include "gateway/trace_export.h"
 #include "gateway/turn.h"
+#include "http/http_tls.h"
 
 enum { ANSWERS_BYTES = 256 << 20 }; /* of whole answers, where nothing else is said */
 
@@ -30,22 +32,33 @@ static bool wake(void *ctx, int thread_idx) {
 static void on_models_changed(void *ctx) {
     struct gateway *gw = ctx;
     for (int i = 0; i < gw->thread_count; i++)
-        mailbox_push(&gw->boxes[i], mail_new(MAIL_MODELS, 0, 0, 0, false));
+        mailbox_push(&gw->boxes[i], mail_new(MAIL_MODELS, NULL));
     scheduler_link_wake(gw->link);
 }
 
 /* From the pool's thread. */
 static void on_prepared(void *ctx, struct prepare_job *job) {
     struct gateway *gw = ctx;
-    struct mail *mail = mail_new(MAIL_PREPARED, 0, 0, 0, false);
+    struct mail *mail = mail_new(MAIL_PREPARED, NULL);
     mail->job = job;
     mailbox_push(&gw->boxes[job->thread_idx], mail);
     scheduler_link_wake(gw->link);
 }
 
+static int open_tls(struct gateway *gw, struct error *err) {
+    const char *certificate = gw->settings.tls_cert, *key = gw->settings.tls_key;
+    if (!certificate && !key)
+        return 0;
+    if (!certificate || !key)
+        return error_set(err, ERR_INVALID, "--tls-cert and --tls-key come together: %s is missing",
+                         certificate ? "--tls-key" : "--tls-cert");
+    return http_tls_new(&gw->tls, certificate, key, err);
+}
+
 static int open_http(struct gateway *gw, struct error *err) {
     struct http_config config;
     http_config_init(&config);
+    config.tls = gw->tls;
     config.host = gw->settings.host;
     config.port = (uint16_t)gw->settings.port;
     config.thread_count = gw->thread_count;
@@ -54,8 +67,8 @@ static int open_http(struct gateway *gw, struct error *err) {
     config.bodies_max_bytes = MAX(config.bodies_max_bytes, 2 * gw->settings.body_max);
     config.connections_max = (uint32_t)gw->settings.connections_max;
     config.share_port = gw->settings.share_port;
-    config.high_water = 256 * 1024;
-    config.low_water = 64 * 1024;
+    config.high_water = 24 * 1024; /* a slow reader has less than 64 KB in all */
+    config.low_water = 8 * 1024;
     config.write_timeout_ms = (uint32_t)gw->settings.slow_ms;
     server_install(gw, &config);
     gw->http = http_server_new(&config, err);
@@ -67,6 +80,8 @@ static int open_link(struct gateway *gw, struct error *err) {
     if (gw->settings.instance && u128_parse(gw->settings.instance, &instance))
         return error_set(err, ERR_INVALID, "--instance must be 32 hex digits");
     struct scheduler_link_config config = {.endpoint = gw->settings.scheduler,
+                                           .key_file = gw->settings.key_file,
+                                           .allow_keys = gw->settings.allow_keys,
                                            .instance = instance,
                                            .models = gw->models,
                                            .boxes = gw->boxes,
@@ -88,7 +103,8 @@ static int read_text_settings(struct gateway *gw, struct text_settings *text, st
                                    .reasoning_parser = s->reasoning_parser,
                                    .tool_call_parser = s->tool_call_parser,
                                    .trust_request_template = s->trust_request_template,
-                                   .served_names = s->served_names};
+                                   .served_names = s->served_names,
+                                   .on_demand = s->models_on_demand};
     return rc ? rc : text_settings_check(text, err);
 }
 
@@ -111,10 +127,16 @@ int gateway_new(struct gateway **out, const struct gateway_settings *settings, s
         mailbox_init(&gw->boxes[i]);
     if (rc == 0)
         rc = auth_init(&gw->auth, settings->api_key, settings->api_key_file, err);
+    gw->auth.limits = (struct auth_limits){.requests = (uint32_t)settings->key_requests,
+                                           .minute_tokens = (uint32_t)settings->key_minute_tokens};
     if (rc == 0)
         rc = cors_init(&gw->cors, settings->allow_origins, err);
     if (rc == 0)
         rc = hosts_init(&gw->hosts, settings->host, settings->allow_hosts, err);
+    if (rc == 0)
+        rc = open_tls(gw, err);
+    if (rc == 0 && settings->otlp_endpoint)
+        rc = trace_export_new(&gw->traces, settings->otlp_endpoint, err);
     if (rc == 0)
         rc = open_http(gw, err);
     if (rc == 0)
@@ -123,6 +145,8 @@ int gateway_new(struct gateway **out, const struct gateway_settings *settings, s
         gw->threads[i] = event_thread_new(gw, i);
     if (rc == 0)
         rc = http_server_start(gw->http, err);
+    if (rc == 0 && gw->traces)
+        rc = trace_export_start(gw->traces, err);
     if (rc == 0)
         rc = scheduler_link_start(gw->link, err);
     if (rc)
@@ -133,6 +157,17 @@ int gateway_new(struct gateway **out, const struct gateway_settings *settings, s
 
 uint16_t gateway_port(const struct gateway *gw) {
     return http_server_port(gw->http);
+}
+
+void gateway_renew_certificate(struct gateway *gw, bool asked) {
+    struct error err;
+    if (!gw->tls || (!asked && !http_tls_changed(gw->tls)))
+        return;
+    if (http_tls_reload(gw->tls, &err))
+        log_error("the TLS certificate of before stays: %s", err.text);
+    else
+        log_info("new connections have the TLS certificate as it is now file=%s",
+                 gw->settings.tls_cert);
 }
 
 bool gateway_drain(struct gateway *gw) {
@@ -154,6 +189,7 @@ void gateway_free(struct gateway **gateway) {
     pthread_mutex_unlock(&gw->http_mutex);
     if (http)
         http_server_free(&http);
+    http_tls_free(&gw->tls);
     pulse_close(&gw->pulse);
     for (int i = 0; i < gw->thread_count; i++) {
         if (gw->threads[i])
@@ -165,8 +201,10 @@ void gateway_free(struct gateway **gateway) {
     response_store_free(&gw->responses);
     if (gw->link)
         scheduler_link_stop(gw->link);
+    trace_export_free(&gw->traces);
     model_table_free(&gw->models);
     buf_release(&gw->chat_template);
+    buf_release(&gw->openapi);
     scheduler_link_free(&gw->link);
     for (int i = 0; i < gw->thread_count; i++)
         mailbox_release(&gw->boxes[i]);

@@ -10,12 +10,15 @@
 #include "base/exit_reason.h"
 #include "base/fsutil.h"
 #include "base/log.h"
+#include "base/sandbox.h"
 #include "gateway/auth.h"
 #include "gateway/gateway.h"
 #include "gateway/gateway_metrics.h"
+#include "gateway/key_metrics.h"
 #include "gateway/model_metrics.h"
 #include "http/http_metrics.h"
 #include "proto/link.h"
+#include "proto/link_key.h"
 #include "text/tokenizer/fast/compiled.h"
 
 #define AT(member) offsetof(struct gateway_settings, member)
@@ -33,6 +36,17 @@ static const struct option_row rows[] = {
      .min = 0,
      .max = 65535,
      .help = "Port to listen on; 0 takes any free one and logs it."},
+    {.name = "tls-cert",
+     .type = OPTION_STRING,
+     .offset = AT(tls_cert),
+     .aliases = "--ssl-cert-file --ssl-certfile",
+     .help = "File with the certificate (PEM, its chain behind it) to speak HTTPS with, beside "
+             "--tls-key; read again when it changes. None: plain HTTP."},
+    {.name = "tls-key",
+     .type = OPTION_STRING,
+     .offset = AT(tls_key),
+     .aliases = "--ssl-key-file --ssl-keyfile",
+     .help = "File with the private key of --tls-cert (PEM, without a passphrase)."},
     {.name = "http-threads",
      .type = OPTION_INT,
      .offset = AT(threads),
@@ -45,7 +59,13 @@ static const struct option_row rows[] = {
      .type = OPTION_STRING,
      .offset = AT(scheduler),
      .fallback = "ipc:///run/trireme/scheduler.sock",
-     .help = "Endpoint of the scheduler: ipc://PATH or tcp://HOST:PORT."},
+     .help = "Endpoint of the scheduler: ipc://PATH or tcp://HOST:PORT; several with commas "
+             "between where one stands by for the other."},
+    {.name = "key-file", .type = OPTION_STRING, .offset = AT(key_file), .help = LINK_KEY_FILE_HELP},
+    {.name = "allow-keys",
+     .type = OPTION_STRING,
+     .offset = AT(allow_keys),
+     .help = LINK_ALLOW_KEYS_HELP},
     {.name = "api-key",
      .type = OPTION_STRING,
      .offset = AT(api_key),
@@ -165,8 +185,15 @@ static const struct option_row rows[] = {
      .important = true,
      .many = true,
      .aliases = "-a --alias",
-     .help = "Names of the model, with commas or blanks between: workers register it by the first, "
-             "which answers carry; the others lead to it."},
+     .help =
+         "Names of the model, with commas or blanks between: workers register it by the first, "
+         "which answers carry; the others lead to it. A gateway of several models takes a,b;c: b "
+         "leads to a, and so do requests that name no model."},
+    {.name = "models-on-demand",
+     .type = OPTION_BOOL,
+     .offset = AT(models_on_demand),
+     .help = "Models of --served-model-name may be without workers: these are asked for when a "
+             "request needs them."},
     {.name = "seed",
      .type = OPTION_INT,
      .offset = AT(seed),
@@ -178,9 +205,10 @@ static const struct option_row rows[] = {
     {.name = "cache-dir",
      .type = OPTION_STRING,
      .offset = AT(cache_dir),
-     .help = "Folder where vocabularies are kept ready to be mapped, by all gateways of a user; "
-             "default "
-             "XDG_CACHE_HOME/trireme or ~/.cache/trireme, none: keep nothing."},
+     .help =
+         "Folder where vocabularies, and a worker's packed weights, are kept ready to be mapped "
+         "by all processes of a user; default XDG_CACHE_HOME/trireme or ~/.cache/trireme, none: "
+         "keep nothing."},
     {.name = "share-port",
      .type = OPTION_BOOL,
      .offset = AT(share_port),
@@ -203,6 +231,26 @@ static const struct option_row rows[] = {
      .max = 1000000,
      .help = "Lowest priority that a request may ask for; lower numbers go first of a key's "
              "requests. Behind a key in --api-key-file stands its own: KEY priority-min=-10."},
+    {.name = "key-requests",
+     .type = OPTION_INT,
+     .offset = AT(key_requests),
+     .fallback = "0",
+     .min = 0,
+     .max = AUTH_REQUESTS_MAX,
+     .unit = "requests",
+     .help = "Generation requests that one API key may have at one time, at all gateways; past it "
+             "429; 0: no bound. Without keys all clients are one. Behind a key in --api-key-file "
+             "stands its own: KEY requests=8."},
+    {.name = "key-tokens-per-minute",
+     .type = OPTION_INT,
+     .offset = AT(key_minute_tokens),
+     .fallback = "0",
+     .min = 0,
+     .max = AUTH_MINUTE_TOKENS_MAX,
+     .unit = "tokens",
+     .help = "Tokens of prompts and output that one API key may use in a minute, at all gateways; "
+             "past it 429 with Retry-After; 0: no bound. Behind a key in --api-key-file stands its "
+             "own: KEY tokens-per-minute=60000."},
     {.name = "requests-max",
      .type = OPTION_INT,
      .offset = AT(open_max),
@@ -237,6 +285,24 @@ static const struct option_row rows[] = {
      .unit = "bytes",
      .help = "Memory for answers that are not streamed, until their clients have read them; past "
              "it 503. One key has at most as much as is free."},
+    {.name = "sandbox",
+     .type = OPTION_BOOL,
+     .offset = AT(sandbox),
+     .fallback = "true",
+     .help = "Give up what the process does not need once it has started (no_new_privs, seccomp, "
+             "Landlock)."},
+    {.name = "otlp-endpoint",
+     .type = OPTION_STRING,
+     .offset = AT(otlp_endpoint),
+     .help = "Collector of OpenTelemetry traces (OTLP/HTTP, JSON): http://HOST:PORT, to which "
+             "/v1/traces is added; default OTEL_EXPORTER_OTLP_ENDPOINT, else none."},
+    {.name = "trace-ratio",
+     .type = OPTION_FLOAT,
+     .offset = AT(trace_ratio),
+     .fallback = "1",
+     .min = 0,
+     .max = 1,
+     .help = "How many of the requests without a traceparent are traced; with one its flag says."},
     {.name = "log-level",
      .type = OPTION_ENUM,
      .offset = AT(log_level),
@@ -259,9 +325,12 @@ const struct option_table gateway_options = {
     .count = ARRAY_LEN(rows),
     .title = "The HTTP API (gateway)"};
 
-/* Blocked before any thread starts, so that only wait_for_end takes them. */
-static void block_signals(sigset_t *set) {
+/* Blocked before any thread starts, so that only wait_for_end takes them. SIGHUP reads a certificate
+ * again; without one it ends the process, as it ends any other. */
+static void block_signals(sigset_t *set, bool has_certificate) {
     sigemptyset(set);
+    if (has_certificate)
+        sigaddset(set, SIGHUP);
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGINT);
     pthread_sigmask(SIG_BLOCK, set, NULL);
@@ -278,19 +347,41 @@ static void raise_file_limit(int64_t connections_max) {
                  (unsigned long long)limit.rlim_cur, (long long)connections_max);
 }
 
+static void wait_for_end(struct gateway *gw, const sigset_t *signals, bool has_certificate) {
+    static const struct timespec LOOK = {.tv_sec = 2}; /* for files that have changed */
+    for (;;) {
+        int number = sigtimedwait(signals, NULL, has_certificate ? &LOOK : NULL);
+        if (number == SIGTERM || number == SIGINT)
+            return;
+        gateway_renew_certificate(gw, number == SIGHUP);
+    }
+}
+
+/* Before there are threads. */
+static void give_up_files(const struct gateway_settings *s) {
+    const struct sandbox_place places[] = {
+        {s->run_dir, SANDBOX_WRITES_BELOW},    {compiled_folder(), SANDBOX_WRITES_BELOW},
+        {s->key_file, SANDBOX_READS_FILE},     {s->allow_keys, SANDBOX_READS_FILE},
+        {s->tls_cert, SANDBOX_READS_FILE},     {s->tls_key, SANDBOX_READS_FILE},
+        {s->api_key_file, SANDBOX_READS_FILE}, {s->chat_template, SANDBOX_READS_FILE}};
+    sandbox_start_files(s->sandbox, places, ARRAY_LEN(places));
+}
+
 static int serve(const struct gateway_settings *settings) {
     struct gateway *gw;
     struct error err;
     sigset_t signals;
-    int signal_number;
-    block_signals(&signals);
+    block_signals(&signals, settings->tls_cert);
     raise_file_limit(settings->connections_max);
     compiled_set_folder(settings->cache_dir);
-    if (link_endpoint_check(settings->scheduler, &err) || gateway_new(&gw, settings, &err))
+    give_up_files(settings);
+    if (link_endpoints_check(settings->scheduler, &err) || gateway_new(&gw, settings, &err))
         return exit_reason_leave(settings->run_dir, "gateway", &err);
-    log_info("listening host=%s port=%u scheduler=%s", settings->host, gateway_port(gw),
-             settings->scheduler);
-    sigwait(&signals, &signal_number);
+    unsigned traces = settings->otlp_endpoint ? SANDBOX_INET : 0;
+    sandbox_start(settings->sandbox, sandbox_need_of(settings->scheduler) | traces);
+    log_info("listening host=%s port=%u tls=%s scheduler=%s", settings->host, gateway_port(gw),
+             settings->tls_cert ? "on" : "off", settings->scheduler);
+    wait_for_end(gw, &signals, settings->tls_cert);
     bool drained = gateway_drain(gw);
     if (!drained)
         log_warn("streams were cut: they did not end in time");
@@ -304,6 +395,13 @@ static void share_metrics(const struct gateway_settings *settings) {
     struct error err;
     if (settings->run_dir && metrics_share(settings->run_dir, "gateway-metrics", &err))
         log_warn("/metrics tells of this process alone: %s", err.text);
+}
+
+/* The variable that every program with OpenTelemetry knows; empty counts as not set. */
+static void take_otlp_variable(struct gateway_settings *settings) {
+    const char *endpoint = getenv("OTEL_EXPORTER_OTLP_ENDPOINT");
+    if (!settings->otlp_endpoint && endpoint && *endpoint)
+        settings->otlp_endpoint = mem_strdup(endpoint); /* option_free's */
 }
 
 /* What a supervisor was given as --api-key: neither a command line nor the environment of others
@@ -343,9 +441,11 @@ int gateway_main(int argc, char **argv) {
         option_free(&gateway_options, &settings);
         return 1;
     }
+    take_otlp_variable(&settings);
     gateway_metrics_register();
     http_metrics_register();
     model_metrics_register();
+    key_metrics_register();
     share_metrics(&settings);
     int rc = serve(&settings);
     option_free(&gateway_options, &settings);

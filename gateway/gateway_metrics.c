@@ -13,7 +13,9 @@
 
 struct metric gateway_metrics[GATEWAY_METRIC_COUNT] = {
     LABELLED(GATEWAY_METRIC_REQUESTS, "requests_total", "dialect",
-             "chat|completions|messages|ollama_chat|ollama_generate|responses|completion|infill",
+             "chat|completions|messages|ollama_chat|ollama_generate|responses|completion|infill|"
+             "embeddings|llama_embedding|ollama_embed|ollama_embeddings|rerank|score|pooling|"
+             "classify|cohere_embed|generate",
              "Generation requests received."),
     LABELLED(GATEWAY_METRIC_ANSWERS, "answers_total", "status",
              "200|400|401|404|405|413|429|499|500|503|504|other",
@@ -24,7 +26,8 @@ struct metric gateway_metrics[GATEWAY_METRIC_COUNT] = {
             "Prompt tokens of requests that were answered."),
     COUNTER(GATEWAY_METRIC_CACHED_TOKENS, "cached_prompt_tokens_total",
             "Prompt tokens found in the prefix cache."),
-    COUNTER(GATEWAY_METRIC_OUTPUT_TOKENS, "output_tokens_total", "Output tokens taken."),
+    COUNTER(GATEWAY_METRIC_OUTPUT_TOKENS, "output_tokens_total",
+            "Output tokens taken, but for probes'."),
     GAUGE(GATEWAY_METRIC_OPEN, "requests_open", "Generation requests running or waiting."),
     GAUGE(GATEWAY_METRIC_WAITING, "requests_waiting",
           "Generation requests that wait for a model or a scheduler."),
@@ -48,6 +51,12 @@ struct metric gateway_metrics[GATEWAY_METRIC_COUNT] = {
             "Messages dropped because the queue to the scheduler was full."),
     COUNTER(GATEWAY_METRIC_MAIL_DROPPED, "mail_dropped_total",
             "Batches of tokens dropped because an event thread was too slow."),
+    [GATEWAY_METRIC_TRACES] = {.name = "trireme_gateway_traces_total",
+                               .kind = METRIC_COUNTER,
+                               .help = "Sampled requests, by what became of their spans: sent, or "
+                                       "dropped because too many waited or a batch failed.",
+                               .label = "outcome",
+                               .label_values = "sent|full|failed"},
     [GATEWAY_METRIC_SCHEDULER] = {.name = "trireme_gateway_scheduler_up",
                                   .kind = METRIC_GAUGE,
                                   .told = true,

@@ -25,6 +25,7 @@ enum gateway_metric {
     GATEWAY_METRIC_STALE,
     GATEWAY_METRIC_SENDS_DROPPED,
     GATEWAY_METRIC_MAIL_DROPPED,
+    GATEWAY_METRIC_TRACES,    /* requests, by what became of their spans (trace_export.c) */
     GATEWAY_METRIC_SCHEDULER, /* gauge: 1 while a scheduler is there */
     GATEWAY_METRIC_COUNT
 };

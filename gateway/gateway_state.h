@@ -20,13 +20,16 @@
 
 struct gateway_settings {
     const char *host, *scheduler, *api_key, *api_key_file, *instance, *run_dir;
-    int64_t port;               /* 0: any free one */
-    int64_t threads;            /* event threads */
-    int64_t request_timeout_ms; /* 0: none */
-    int64_t model_wait_ms;      /* how long a request waits for a model to be there */
+    const char *key_file, *allow_keys; /* for tcp */
+    const char *tls_cert, *tls_key;    /* files; NULL: plain HTTP */
+    int64_t port;                      /* 0: any free one */
+    int64_t threads;                   /* event threads */
+    int64_t request_timeout_ms;        /* 0: none */
+    int64_t model_wait_ms;             /* how long a request waits for a model to be there */
     int64_t drain_ms, ping_ms, slow_ms, probe_ms;
     int64_t open_max, connections_max;
-    int64_t priority_min; /* of requests whose key does not say otherwise */
+    int64_t priority_min;                    /* of requests whose key does not say otherwise */
+    int64_t key_requests, key_minute_tokens; /* auth_limits of keys that do not say theirs */
     uint64_t body_max;
     uint64_t responses_bytes;  /* of answers that are kept (response_store.h) */
     uint64_t answers_max;      /* bytes of whole answers, of all that wait and are not read */
@@ -34,6 +37,8 @@ struct gateway_settings {
     const char *allow_hosts;   /* see hosts.h */
     const char *allow_origins; /* of web pages: see cors.h */
     bool share_port, trust_request_template;
+    bool models_on_demand;                           /* as text_settings.on_demand */
+    bool sandbox;                                    /* see base/sandbox.h */
     bool api_key_stdin;                              /* api_key is read from there */
     const char *chat_template;                       /* a file; NULL: the model's own */
     const char *reasoning_parser, *tool_call_parser; /* names, "auto" or "none" */
@@ -42,13 +47,18 @@ struct gateway_settings {
     /* of compiled vocabularies; NULL: the user's */
     const char *cache_dir;
     int log_level, log_format;
+    const char *otlp_endpoint; /* of a collector of traces; NULL: none */
+    double trace_ratio;        /* of requests without a traceparent */
 };
 
 /* Result of the last /health/e2e probe of the process (health.h). */
 struct health {
     _Atomic int64_t result_ms; /* when it ended; 0: never */
     _Atomic bool ok;
-    _Atomic bool running; /* one is under way */
+    _Atomic bool running;     /* one is under way */
+    _Atomic int64_t token_ms; /* when a token came, a client's or a probe's; 0: never */
+    /* a token was made since a scheduler and a model are there; one is being made to know it */
+    _Atomic bool proven, proving;
 };
 
 struct event_thread;
@@ -63,9 +73,12 @@ struct gateway {
     struct auth auth;
     struct cors cors;
     struct hosts hosts;
+    struct http_tls *tls;        /* NULL: plain HTTP */
+    struct trace_export *traces; /* NULL: none are told */
     struct http_server *http;
     struct model_table *models;
     struct buf chat_template; /* the file's bytes */
+    struct buf openapi;       /* what /openapi.json answers, made once: anyone may ask for it */
     struct scheduler_link *link;
     struct work_pool *workers; /* threads for what is long */
     struct prepare_pool *pool;

@@ -1,19 +1,27 @@
 #include "gateway/generation.h"
 
+#include <math.h>
+
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/utf8.h"
 #include "formats/json.h"
 #include "gateway/answer_room.h"
 #include "gateway/constraint.h"
+#include "gateway/embed.h"
 #include "gateway/error_response.h"
 #include "gateway/gateway_metrics.h"
+#include "gateway/key_metrics.h"
 #include "gateway/model_metrics.h"
+#include "gateway/ollama_models.h"
 #include "gateway/presentation.h"
 #include "gateway/request_id.h"
 #include "gateway/request_log.h"
 #include "gateway/response_calls.h"
 #include "gateway/responses.h"
+#include "gateway/scheduler_link.h"
+#include "gateway/trace_export.h"
 
 #define METRIC(id) (&gateway_metrics[GATEWAY_METRIC_##id])
 
@@ -48,12 +56,52 @@ static void unlist_generation(struct generation *gen) {
     atomic_fetch_sub(&thread->gw->open_count, 1);
 }
 
+/* A text into a record: cut where it is too long, between characters. */
+static void put_text(char out[TRACE_NAME_MAX], const char *text) {
+    size_t len = MIN(strlen(text), (size_t)TRACE_NAME_MAX - 1);
+    len = utf8_valid_prefix(text, len);
+    memcpy(out, text, len);
+    out[len] = 0;
+}
+
+static void tell_trace(const struct generation *gen, const struct request_line *line) {
+    struct trace_record r = {.context = gen->trace,
+                             .begin_us = wall_ms() * 1000 - line->duration_us,
+                             .duration_us = line->duration_us,
+                             .first_us = line->ttft_us,
+                             .queued_us = gen->queued_us,
+                             .prefill_us = gen->prefill_us,
+                             .path = line->path,
+                             .finish = line->finish,
+                             .prompt_tokens = line->prompt_tokens,
+                             .cached_tokens = line->cached_tokens,
+                             .output_tokens = line->output_tokens,
+                             .status = line->status};
+    put_text(r.model, line->model ? line->model : "");
+    put_text(r.request_id, line->id);
+    trace_export_add(gen->thread->gw->traces, &r);
+}
+
 static void write_line(struct generation *gen, const char *finish, int status) {
     static const char *const PATHS[GENREQ_DIALECT_COUNT] = {
-        [GENREQ_CHAT] = "/v1/chat/completions",     [GENREQ_COMPLETIONS] = "/v1/completions",
-        [GENREQ_MESSAGES] = "/v1/messages",         [GENREQ_OLLAMA_CHAT] = "/api/chat",
-        [GENREQ_OLLAMA_GENERATE] = "/api/generate", [GENREQ_RESPONSES] = "/v1/responses",
-        [GENREQ_COMPLETION] = "/completion",        [GENREQ_INFILL] = "/infill",
+        [GENREQ_CHAT] = "/v1/chat/completions",
+        [GENREQ_COMPLETIONS] = "/v1/completions",
+        [GENREQ_MESSAGES] = "/v1/messages",
+        [GENREQ_OLLAMA_CHAT] = "/api/chat",
+        [GENREQ_OLLAMA_GENERATE] = "/api/generate",
+        [GENREQ_RESPONSES] = "/v1/responses",
+        [GENREQ_COMPLETION] = "/completion",
+        [GENREQ_INFILL] = "/infill",
+        [GENREQ_EMBEDDINGS] = "/v1/embeddings",
+        [GENREQ_LLAMA_EMBEDDING] = "/embedding",
+        [GENREQ_OLLAMA_EMBED] = "/api/embed",
+        [GENREQ_OLLAMA_EMBEDDINGS] = "/api/embeddings",
+        [GENREQ_RERANK] = "/v1/rerank",
+        [GENREQ_SCORE] = "/v1/score",
+        [GENREQ_POOLING] = "/pooling",
+        [GENREQ_CLASSIFY] = "/classify",
+        [GENREQ_COHERE_EMBED] = "/v2/embed",
+        [GENREQ_GENERATE] = "/generate",
     };
     const struct usage usage = answer_usage(&gen->answer);
     const struct served_model *model = gen->terms.model;
@@ -61,6 +109,7 @@ static void write_line(struct generation *gen, const char *finish, int status) {
     response_id(gen->request.dialect, gen->number, response);
     const struct request_line line = {.id = gen->id,
                                       .response = strcmp(response, gen->id) != 0 ? response : NULL,
+                                      .trace = gen->trace.trace_id,
                                       .path = PATHS[gen->request.dialect],
                                       .model = model ? model->name : NULL,
                                       .prompt_tokens = usage.prompt_tokens,
@@ -71,6 +120,8 @@ static void write_line(struct generation *gen, const char *finish, int status) {
                                       .finish = finish,
                                       .status = status};
     request_log_generation(&line);
+    if (*gen->trace.trace_id)
+        tell_trace(gen, &line);
 }
 
 void generation_end(struct generation *gen, const char *finish, int status) {
@@ -175,15 +226,14 @@ static void name_request(struct generation *gen, struct http_request *req) {
     request_log_take(req);
 }
 
-void generation_open(struct event_thread *thread, struct http_request *req, struct genreq *g,
-                     bool unread, struct u128 tenant, const struct bytes *stream) {
-    struct api_error err;
+int generation_open(struct event_thread *thread, struct http_request *req, struct genreq *g,
+                    bool unread, struct u128 tenant, const struct bytes *stream,
+                    struct api_error *err) {
     CHECK(!thread->opened);
     metric_add_label(METRIC(REQUESTS), (int)g->dialect, 1);
-    if (may_open(thread->gw, &err)) {
+    if (may_open(thread->gw, err)) {
         genreq_release(g);
-        error_respond(req, &err);
-        return;
+        return -1;
     }
     struct generation *gen = generation_new(thread, g);
     gen->unread = unread;
@@ -191,10 +241,14 @@ void generation_open(struct event_thread *thread, struct http_request *req, stru
     gen->answer.http = req;
     gen->start_us = req->start_us;
     name_request(gen, req);
+    if (thread->gw->traces)
+        trace_context_begin(&gen->trace, http_request_header(req, "traceparent"),
+                            thread->gw->settings.trace_ratio);
     if (stream)
         buf_add_bytes(&gen->terms.stream, *stream);
     http_request_watch(req, &watch, gen);
     thread->opened = gen;
+    return 0;
 }
 
 void generation_probe(struct event_thread *thread, struct bytes model, int64_t timeout_ms,
@@ -205,11 +259,12 @@ void generation_probe(struct event_thread *thread, struct bytes model, int64_t t
     genreq_init(&g, GENREQ_COMPLETIONS);
     g.model = bytes_of(arena_copy(&g.arena, model.data, model.len), model.len);
     g.prompts = arena_copy(&g.arena, &prompt, sizeof prompt);
-    g.prompt_count = 1;
+    g.prompt_count = g.prompts ? 1 : 0;
     g.given = GENREQ_MAX_TOKENS | GENREQ_TEMPERATURE;
     g.max_tokens = 1;
     g.temperature = 0;
     g.ignore_eos = true;
+    g.probes = true;
     g.priority = WIRE_PRIORITY_PROBE; /* it asks whether anything runs, not how long the queue is */
     struct generation *gen = generation_new(thread, &g);
     gen->probe = probe;
@@ -226,6 +281,9 @@ static void init_answer(struct generation *gen, int64_t created_s) {
     a->form = answer_form_of(g->dialect);
     a->form->init(&a->writer, g->dialect, g->stream, gen->number, created_s,
                   bytes_str(gen->terms.model->name));
+    if (g->service_tier && a->form == &answer_openai)
+        response_tell_tier(&a->writer);
+    embed_form_init(&a->embed, g, &gen->terms.model->vectors);
     if (a->form->settings)
         a->form->settings(a, g, &gen->terms.prepared.sampling);
     a->writer.include_usage = g->include_usage;
@@ -235,13 +293,22 @@ static void init_answer(struct generation *gen, int64_t created_s) {
     a->stream = g->stream;
     a->logprobs = g->logprobs;
     a->token_ids = g->return_token_ids;
+    a->tokens_as_ids = g->tokens_as_ids;
+    /* a stream that can be resumed has the same bytes each time */
+    a->timings = g->timings && !gen->terms.stream.len;
+    a->top_logprobs =
+        g->prompt_logprobs >= 0 ? (uint32_t)g->top_logprobs : (uint32_t)WIRE_MAX_TOP_LOGPROBS;
+    a->prompt_logprobs = g->prompt_logprobs >= 0;
+    a->top_prompt_logprobs = (uint32_t)MAX(g->prompt_logprobs, 0);
+    a->hides_echo = gen->terms.prepared.hides_echo;
+    a->best_count = g->best_of > g->choice_count ? (uint32_t)g->choice_count : 0;
     a->times.start_us = gen->start_us;
     a->times.submit_us = gen->thread->now_us;
 }
 
 /* Streams of one prompt alone can be resumed: a name that cannot be used is refused, and one of an
  * answer in one piece is passed over. */
-static int settle_stream(struct generation *gen, struct api_error *err) {
+static int check_resumable(struct generation *gen, struct api_error *err) {
     const struct genreq *g = &gen->request;
     struct submit_terms *terms = &gen->terms;
     if (!terms->stream.len)
@@ -250,6 +317,14 @@ static int settle_stream(struct generation *gen, struct api_error *err) {
         buf_release(&terms->stream);
         return 0;
     }
+    if (terms->prepared.echo)
+        return api_error_set(err, API_UNSUPPORTED, "echo",
+                             "a stream that echoes its prompt cannot be resumed: leave out 'echo', "
+                             "or X-Conversation-Id");
+    if (terms->prepared.max_tokens[0] == 0)
+        return api_error_set(err, API_BAD_REQUEST, "max_tokens",
+                             "a stream of no tokens cannot be resumed: leave out "
+                             "X-Conversation-Id");
     if (terms->prepared.prompt_count > 1)
         return api_error_set(
             err, API_UNSUPPORTED, "prompt",
@@ -277,7 +352,7 @@ static int init_submissions(struct generation *gen, struct u128 first, struct er
                                    .one_call = !g->parallel_tool_calls,
                                    .hide_reasoning = !g->include_reasoning,
                                    .call_seed = gen->number.lo ^ gen->number.hi};
-    uint32_t choice_count = (uint32_t)g->choice_count;
+    uint32_t choice_count = genreq_choices_made(g);
     gen->submissions = mem_calloc(prepared->prompt_count, sizeof *gen->submissions);
     gen->answer.submissions = gen->submissions;
     gen->open_choices = prepared->prompt_count * choice_count;
@@ -302,22 +377,59 @@ static int check_priority(const struct generation *gen, struct api_error *err) {
                          (long long)least);
 }
 
+static int refuse_key(const char *name, struct api_error *api) {
+    return api_error_set(api, API_FORBIDDEN, "model", "this API key may not use the model '%s'",
+                         name);
+}
+
+static int check_model(const struct generation *gen, struct api_error *api) {
+    const char *name = gen->terms.model->name;
+    if (auth_allows_model(&gen->thread->gw->auth, gen->terms.tenant, name))
+        return 0;
+    return refuse_key(name, api);
+}
+
+/* The body's own name for it, where no header has one. */
+static void take_request_id(struct generation *gen) {
+    struct bytes id = gen->request.request_id;
+    char text[HTTP_REQUEST_ID_MAX + 1];
+    if (!id.len || !gen->answer.http)
+        return;
+    memcpy(text, id.data, id.len);
+    text[id.len] = 0;
+    http_request_set_id(gen->answer.http, text);
+    memcpy(gen->id, http_request_id(gen->answer.http), sizeof gen->id);
+}
+
+/* The client's own bound, if it is the nearer one. */
+static void take_timeout(struct generation *gen) {
+    struct submit_terms *terms = &gen->terms;
+    double timeout_s = gen->request.timeout_s;
+    if (timeout_s <= 0)
+        return;
+    int64_t waited_ms = (gen->thread->now_us - gen->start_us) / 1000;
+    int64_t until_ms = gen->thread->now_ms - waited_ms + (int64_t)ceil(timeout_s * 1000);
+    terms->deadline_ms = terms->deadline_ms ? MIN(terms->deadline_ms, until_ms) : until_ms;
+}
+
 /* It has become tokens and goes to the scheduler. 0, or -1 with *api filled. */
 static int submit(struct generation *gen, struct api_error *api) {
     struct error err;
     int64_t created_s = wall_ms() / 1000;
     CHECK(gen->state == GENERATION_WAITING && gen->terms.model && !gen->submissions);
+    take_request_id(gen);
+    take_timeout(gen);
     init_answer(gen, created_s);
     if (gen->terms.stream.len)
         presentation_write(&gen->request, &gen->terms.prepared.parse, gen->number, created_s,
                            &gen->terms.presentation);
-    if (settle_stream(gen, api))
+    if (check_resumable(gen, api))
         return -1;
     if (gen->terms.stream.len)
         event_ids_init(&gen->answer.ids, (uint32_t)gen->request.choice_count, NULL);
     if (init_submissions(gen, gen->number, &err))
         return api_error_set(api, API_BAD_REQUEST, "stop", "%s", err.text);
-    if (check_priority(gen, api))
+    if (check_priority(gen, api) || check_model(gen, api))
         return -1;
     if (gen->request.kept.background && response_call_detach(gen, api))
         return -1;
@@ -328,10 +440,18 @@ static int submit(struct generation *gen, struct api_error *api) {
     gen->state = GENERATION_RUNNING;
     if (*gen->id)
         gen->metrics = model_metrics_of(gen->terms.model->name);
+    gen->key_metrics = auth_metrics(&gen->thread->gw->auth, gen->terms.tenant);
+    if (gen->key_metrics)
+        metric_add(&gen->key_metrics[KEY_METRIC_REQUESTS], 1);
     metric_add(METRIC(WAITING), -1);
-    for (uint32_t i = 0; i < gen->submission_count; i++)
-        submission_submit(&gen->submissions[i]);
+    generation_submit_more(gen);
     return 0;
+}
+
+void generation_submit_more(struct generation *gen) {
+    while (gen->submitted_count < gen->submission_count &&
+           gen->submitted_count - gen->ended_count < GENERATION_SUBMITTED_MAX)
+        submission_submit(&gen->submissions[gen->submitted_count++]);
 }
 
 void generation_on_prepared(struct generation *gen, struct prepare_job *job) {
@@ -388,6 +508,14 @@ static void copy_prepared(struct prepared *p, const struct wire_submit *s) {
     }
     p->sampling.bias_ids = (struct u32s){p->bias_ids, bias};
     p->sampling.bias_values = (struct f32s){p->bias_values, bias};
+    buf_add_bytes(&p->dry_breakers, s->sampling.dry_breakers);
+    p->sampling.dry_breakers = buf_bytes(&p->dry_breakers);
+    buf_add_bytes(&p->allowed, s->sampling.allowed);
+    p->sampling.allowed = buf_bytes(&p->allowed);
+    vec_reserve(&p->bad_words, s->sampling.bad_words.count);
+    for (size_t i = 0; i < s->sampling.bad_words.count; i++)
+        vec_push(&p->bad_words, s->sampling.bad_words.items[i]);
+    p->sampling.bad_words = (struct u32s){p->bad_words.items, p->bad_words.count};
     p->stop_token_count = (uint32_t)s->stop_tokens.count;
     if (s->stop_tokens.count)
         memcpy(p->stop_tokens, s->stop_tokens.items, s->stop_tokens.count * sizeof *p->stop_tokens);
@@ -438,6 +566,7 @@ void generation_take_up(struct event_thread *thread, struct http_request *req,
     name_request(gen, req);
     http_request_watch(req, &watch, gen);
     gen->metrics = model_metrics_of(from->model->name);
+    gen->key_metrics = auth_metrics(&thread->gw->auth, s->tenant);
     if (restore(gen, from, &err)) {
         api_error_set(&api, API_BAD_REQUEST, NULL, "%s", err.text);
         generation_fail(gen, &api);
@@ -445,6 +574,7 @@ void generation_take_up(struct event_thread *thread, struct http_request *req,
     }
     genreq_release(&gen->request);
     gen->state = GENERATION_RUNNING;
+    gen->submitted_count = gen->submission_count;
     metric_add(METRIC(WAITING), -1);
     delivery_attached(&gen->submissions[0].delivery, s->attempt, thread->epoch, thread->now_ms);
     gen->held = from->late;
@@ -461,9 +591,12 @@ static uint64_t draw_seed(const struct gateway_settings *settings) {
 }
 
 static int check_job(const struct generation *gen, struct api_error *err) {
-    return gen->job ? 0
-                    : api_error_set(err, API_OVERLOADED, NULL,
-                                    "too many long requests are waiting; try again later");
+    if (gen->job)
+        return 0;
+    if (gen->request.arena.starved)
+        return api_error_out_of_memory(err);
+    return api_error_set(err, API_OVERLOADED, NULL,
+                         "too many long requests are waiting; try again later");
 }
 
 /* The model is here. */
@@ -496,15 +629,36 @@ static int start_reading(struct generation *gen, struct api_error *err) {
     return check_job(gen, err);
 }
 
-/* 0: it may wait. */
+/* 0: it may wait. A key has no model loaded that it may not use. */
 static int check_wait(const struct generation *gen, enum model_found found, struct api_error *err) {
+    const struct gateway *gw = gen->thread->gw;
+    char own[MODEL_NAME_MAX];
     if (found != MODEL_NOT_READY)
         return prepare_refuse_model(found, gen->request.model, err);
+    if (model_table_own_name(gw->models, gen->request.model, own) &&
+        !auth_allows_model(&gw->auth, gen->terms.tenant, own))
+        return refuse_key(own, err);
+    scheduler_link_want(gen->thread->gw->link, gen->request.model);
     if (gen->thread->now_ms < gen->wait_until_ms)
         return 0;
     prepare_refuse_model(found, gen->request.model, err);
     err->retry_after_ms = 1000;
     return -1;
+}
+
+/* Ollama's clients ask for nothing to have a model loaded. */
+static bool asks_for_load(const struct generation *gen) {
+    enum genreq_dialect dialect = gen->request.dialect;
+    return (dialect == GENREQ_OLLAMA_CHAT || dialect == GENREQ_OLLAMA_GENERATE) &&
+           genreq_asks_nothing(&gen->request);
+}
+
+static int finish_load(struct generation *gen, struct api_error *err) {
+    if (check_model(gen, err) || ollama_load(gen->thread, gen->answer.http, &gen->request, err))
+        return -1;
+    gen->answer.http = NULL;
+    generation_end(gen, "load", 200);
+    return 0;
 }
 
 void generation_try(struct generation *gen) {
@@ -517,7 +671,9 @@ void generation_try(struct generation *gen) {
     } else {
         enum model_found found =
             model_table_find(gen->thread->gw->models, gen->request.model, &gen->terms.model);
-        rc = found == MODEL_READY ? start(gen, &err) : check_wait(gen, found, &err);
+        rc = found != MODEL_READY ? check_wait(gen, found, &err)
+             : asks_for_load(gen) ? finish_load(gen, &err)
+                                  : start(gen, &err);
     }
     if (rc)
         generation_fail(gen, &err);
@@ -548,7 +704,7 @@ void generation_ask(struct generation *gen) {
 void generation_resubmit(struct generation *gen) {
     if (gen->state != GENERATION_RUNNING)
         return;
-    for (uint32_t i = 0; i < gen->submission_count; i++)
+    for (uint32_t i = 0; i < gen->submitted_count; i++)
         submission_resubmit(&gen->submissions[i], gen->paused);
 }
 
@@ -573,11 +729,14 @@ static void cut(struct generation *gen) {
 /* With prompt and tokens so far a submission may have outgrown a frame. Sent, it would end the
  * connection of all others, again and again. 0: none has. */
 static int check_sizes(const struct generation *gen, struct api_error *err) {
-    for (uint32_t i = 0; i < gen->submission_count; i++)
+    for (uint32_t i = 0; i < gen->submission_count; i++) {
+        if (gen->submissions[i].no_memory)
+            return api_error_out_of_memory(err);
         if (gen->submissions[i].too_large)
             return api_error_set(err, API_TOO_LARGE, NULL,
                                  "the request, with the answer so far, is larger than this server "
                                  "can hand on");
+    }
     return 0;
 }
 
@@ -605,7 +764,7 @@ void generation_tick(struct generation *gen) {
         generation_fail(gen, &err);
         return;
     }
-    for (uint32_t i = 0; i < gen->submission_count && thread->registered; i++)
+    for (uint32_t i = 0; i < gen->submitted_count && thread->registered; i++)
         submission_tick(&gen->submissions[i]);
     keep_alive(gen);
 }

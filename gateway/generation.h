@@ -24,6 +24,11 @@
 #include "gateway/mailbox.h"
 #include "gateway/prepare_pool.h"
 #include "gateway/presentation.h"
+#include "gateway/trace.h"
+
+/* Submissions of one generation that the scheduler may have at a time: as many as one with text has
+ * at most, so that one with a thousand inputs does not fill the queue. */
+enum { GENERATION_SUBMITTED_MAX = GENREQ_PROMPTS_MAX };
 
 enum generation_state { GENERATION_WAITING, GENERATION_RUNNING };
 
@@ -44,27 +49,33 @@ struct generation {
     struct buf body;         /* owned: of a long request; `request` points into it while WAITING */
     struct u128 number;      /* of response_id */
     char id[HTTP_REQUEST_ID_MAX + 1]; /* http_request_id; "": a probe */
+    struct trace_context trace;
     struct submit_terms terms;
     struct submission *submissions; /* owned */
     uint32_t submission_count, open_choices;
+    uint32_t submitted_count; /* the first so many went to the scheduler, */
+    uint32_t ended_count;     /* and so many have ended */
     struct answer answer;
     /* of an answer in one piece: its bytes so far, and those taken for it of the gateway's room */
     uint64_t whole_bytes, room;
     bool held;   /* tokens came that its client had no room for: they are asked for again */
+    bool stuck;  /* a choice was ended by its constraint */
     bool paused; /* the client does not read; the scheduler was told to make no more */
     int64_t start_us, wait_until_ms, paused_ms;
-    struct metric *metrics; /* of its model (model_metrics.h); NULL: none yet, or a probe */
-    int64_t first_us;       /* when its first token came; 0: none has */
-    int64_t queued_us;      /* until it was first placed; -1: not told */
-    int64_t prefill_us;     /* from there to its first token, as the scheduler tells */
+    struct metric *metrics;     /* of its model (model_metrics.h); NULL: none yet, or a probe */
+    struct metric *key_metrics; /* of its key (key_metrics.h); NULL: it has no name, or none yet */
+    int64_t first_us;           /* when its first token came; 0: none has */
+    int64_t queued_us;          /* until it was first placed; -1: not told */
+    int64_t prefill_us;         /* from there to its first token, as the scheduler tells */
 };
 
-/* Takes g (what it owns is moved). Refuses at once when this server takes nothing more; else lists
- * it as thread->opened. unread: g is empty but for its dialect, and req->body is to be read where
+/* Takes g (what it owns is moved) and lists it as thread->opened. -1 with *err filled, to be
+ * answered: this server takes nothing more now. unread: g is empty but for its dialect, and req->body is to be read where
  * it holds nobody up. stream: what the client calls it, to resume it (copied; NULL: it will not).
- * req must not be used afterwards. */
-void generation_open(struct event_thread *thread, struct http_request *req, struct genreq *g,
-                     bool unread, struct u128 tenant, const struct bytes *stream);
+ * req must not be used after a success. */
+MUST_CHECK int generation_open(struct event_thread *thread, struct http_request *req,
+                               struct genreq *g, bool unread, struct u128 tenant,
+                               const struct bytes *stream, struct api_error *err);
 /* What is known of a stream that another gateway began. */
 struct taken_up {
     struct genreq g; /* from its presentation; taken */
@@ -91,6 +102,8 @@ void generation_on_prepared(struct generation *gen, struct prepare_job *job);
 void generation_resubmit(struct generation *gen);
 /* Time has passed: deadlines, repeated Submits, comments on a quiet stream. */
 void generation_tick(struct generation *gen);
+/* Hands submissions to the scheduler, as many as it may have. Never ends it. */
+void generation_submit_more(struct generation *gen);
 /* A run of tokens for one of its submissions. */
 void generation_on_run(struct submission *sub, const struct mail *mail,
                        const struct mail_item *item);

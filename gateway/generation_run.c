@@ -1,8 +1,12 @@
 /* What the scheduler says of a generation: runs of tokens, rejections, and with the last choice the
  * end of it. */
+#include <math.h>
+
 #include "gateway/answer_room.h"
 #include "gateway/gateway_metrics.h"
 #include "gateway/generation.h"
+#include "gateway/health.h"
+#include "gateway/key_metrics.h"
 #include "gateway/model_metrics.h"
 
 #define METRIC(id) (&gateway_metrics[GATEWAY_METRIC_##id])
@@ -41,16 +45,28 @@ static const char *finish_text(const struct answer *a) {
     return text ? text : "none";
 }
 
+static void fail_for_memory(struct generation *gen) {
+    struct api_error err;
+    api_error_out_of_memory(&err);
+    generation_fail(gen, &err);
+}
+
 /* All choices have finished. */
 static void complete(struct generation *gen) {
     struct answer *a = &gen->answer;
     struct generation_probe probe = gen->probe;
-    bool late = answer_all_ended(a, CHOICE_DEADLINE);
-    if (late || answer_all_ended(a, CHOICE_ERROR)) {
+    bool late = answer_all_ended(a, CHOICE_DEADLINE), embeds = gen->terms.prepared.kind;
+    if (late || answer_all_ended(a, CHOICE_ERROR) ||
+        (embeds && !answer_all_ended(a, CHOICE_STOP))) {
         struct api_error err;
-        api_error_set(&err, late ? API_TIMEOUT : API_INTERNAL, NULL,
-                      late ? "the request took longer than this server allows"
-                           : "the model failed on this request");
+        if (gen->stuck)
+            api_error_set(&err, API_BAD_REQUEST, NULL,
+                          "the answer cannot go on under its constraint: no token of this model "
+                          "fits, or more than 512 of its alternatives are open at once");
+        else
+            api_error_set(&err, late ? API_TIMEOUT : API_INTERNAL, NULL,
+                          late ? "the request took longer than this server allows"
+                               : "the model failed on this request");
         generation_fail(gen, &err);
         return;
     }
@@ -61,9 +77,11 @@ static void complete(struct generation *gen) {
         a->times.end_us = gen->thread->now_us;
         if (a->stream) {
             answer_end(a);
-        } else {
-            answer_whole(a, gen->thread->gw, gen->terms.tenant, gen->room);
+        } else if (answer_whole(a, gen->thread->gw, gen->terms.tenant, gen->room)) {
             gen->room = 0;
+        } else {
+            fail_for_memory(gen);
+            return;
         }
         metric_add(METRIC(PROMPT_TOKENS), usage.prompt_tokens);
         metric_add(METRIC(CACHED_TOKENS), usage.cached_tokens);
@@ -93,6 +111,7 @@ static void finish_choice(struct submission *sub, uint32_t choice, bool confirme
     /* what is on its way already is no reason to cancel again */
     sub->delivery.choices[choice].ask_ms = gen->thread->now_ms;
     gen->open_choices--;
+    gen->ended_count += delivery_is_done(&sub->delivery);
     metric_add_label(METRIC(FINISHES), (int)c->finish - 1, 1);
     if (gen->metrics)
         metric_add_label(&gen->metrics[MODEL_METRIC_SUCCESS], (int)model_finish(c->finish), 1);
@@ -120,12 +139,42 @@ static bool has_no_room(const struct answer *a) {
     return a->http && a->stream && a->scratch->out.len > ROOM_BYTES;
 }
 
+/* A vector that nobody asked for, or of another width than the model's, is none: the choice ends with
+ * an error. */
+static void take_vector(struct submission *sub, const struct mail *mail,
+                        const struct mail_item *item) {
+    struct answer *a = &sub->generation->answer;
+    const struct submit_terms *terms = sub->terms;
+    if (terms->prepared.kind && item->vector_width == terms->model->vectors.width)
+        answer_take_vector(a, &sub->choices[item->choice], mail->vectors + item->vector_at,
+                           item->vector_width);
+}
+
+/* Before the first token of a choice that echoes: the prompt's first, which has no probability. */
+static void begin_echo(const struct submission *sub, struct answer *a, struct choice *c) {
+    static const float NONE = NAN;
+    if (c->echo_count == 0 || c->echo_count < sub->prompt.count)
+        return;
+    const uint32_t *id = &sub->prompt.items[0];
+    (void)answer_feed(a, c, &(struct answer_token){.id = *id, .logprobs = {id, &NONE, 1}});
+}
+
+/* A stop token of which the scheduler was not told, as the prompt has it, too. */
+static bool is_own_stop(const struct submission *sub, const struct choice *c, uint32_t id) {
+    const struct prepared *p = &sub->terms->prepared;
+    for (uint32_t i = 0; p->echo && c->echo_count == 0 && i < p->stop_token_count; i++)
+        if (p->stop_tokens[i] == id)
+            return true;
+    return false;
+}
+
 /* Takes the run's tokens from `skip` on. True when the gateway itself ended the choice (a stop
  * string): the scheduler must be told. */
 static bool take_tokens(struct submission *sub, const struct mail *mail,
                         const struct mail_item *item, uint32_t skip) {
     struct answer *a = &sub->generation->answer;
     struct choice *c = &sub->choices[item->choice];
+    bool embeds = sub->terms->prepared.kind;
     struct mail_cursor cursor = mail_cursor_at(mail, item);
     struct mail_token t;
     for (uint32_t i = 0; mail_next_token(&cursor, &t); i++) {
@@ -135,16 +184,28 @@ static bool take_tokens(struct submission *sub, const struct mail *mail,
             sub->generation->held = true;
             return false;
         }
+        begin_echo(sub, a, c);
         const struct answer_token token = {
             .id = t.id,
-            .is_stop = t.is_last && item->finish == WIRE_FINISH_STOP,
+            .is_stop = (t.is_last && item->finish == WIRE_FINISH_STOP) || is_own_stop(sub, c, t.id),
             .logprobs = {t.logprob_ids, t.logprob_values, t.logprob_count}};
-        delivery_take(&sub->delivery, item->choice, t.id);
+        delivery_take(&sub->delivery, item->choice, t.id, t.sampler_state);
+        if (sub->max_tokens == 0 && c->echo_count == 0) { /* a prompt of one token, and no more */
+            answer_end_choice(a, c, CHOICE_LENGTH);
+            return item->finish == WIRE_FINISH_NONE;
+        }
         if (answer_feed(a, c, &token))
             return !(t.is_last && item->finish != WIRE_FINISH_NONE);
     }
+    if (item->finish == WIRE_FINISH_CONSTRAINT)
+        sub->generation->stuck = true;
+    if (item->vector_width)
+        take_vector(sub, mail, item);
     if (c->finish == CHOICE_RUNNING && item->finish != WIRE_FINISH_NONE)
-        answer_end_choice(a, c, finish_of(item->finish));
+        answer_end_choice(a, c,
+                          embeds && item->finish == WIRE_FINISH_STOP
+                              ? CHOICE_ERROR /* and has no vector */
+                              : finish_of(item->finish));
     return false;
 }
 
@@ -171,6 +232,9 @@ static void count_prompt(const struct submission *sub) {
         return;
     metric_add(&metrics[MODEL_METRIC_PROMPT_TOKENS], (int64_t)sub->prompt.count);
     metric_add(&metrics[MODEL_METRIC_CACHED_TOKENS], sub->cached_tokens);
+    if (sub->generation->key_metrics)
+        metric_add(&sub->generation->key_metrics[KEY_METRIC_PROMPT_TOKENS],
+                   (int64_t)sub->prompt.count);
 }
 
 static void note_replica(struct submission *sub, const struct mail_item *item) {
@@ -181,8 +245,12 @@ static void note_replica(struct submission *sub, const struct mail_item *item) {
     }
     if (item->flags & WIRE_DELTA_OTHER_FINGERPRINT)
         sub->generation->answer.other_fingerprint = true;
-    if (!u128_is_zero(item->fingerprint))
-        sub->fingerprint = item->fingerprint;
+    if (u128_is_zero(item->fingerprint))
+        return;
+    struct response_writer *writer = &sub->generation->answer.writer;
+    if (u128_is_zero(writer->fingerprint))
+        writer->fingerprint = item->fingerprint;
+    sub->fingerprint = item->fingerprint;
 }
 
 /* An answer in one piece has grown. False: there is no room for it. */
@@ -216,9 +284,13 @@ static void take_run(struct submission *sub, const struct mail *mail, const stru
     CHECK(gen->state == GENERATION_RUNNING);
     note_replica(sub, item);
     if (item->token_count > skip) {
-        thread->output_tokens += item->token_count - skip;
+        if (!gen->probe.done)
+            thread->output_tokens += item->token_count - skip;
+        health_note_token(thread);
         if (gen->metrics)
             metric_add(&gen->metrics[MODEL_METRIC_OUTPUT_TOKENS], item->token_count - skip);
+        if (gen->key_metrics)
+            metric_add(&gen->key_metrics[KEY_METRIC_OUTPUT_TOKENS], item->token_count - skip);
         observe_latency(sub, item);
     }
     bool room = true;
@@ -237,10 +309,16 @@ static void take_run(struct submission *sub, const struct mail *mail, const stru
         outbox_cancel(&thread->outbox, sub->delivery.request, sub->delivery.attempt, item->choice);
     if (sub->choices[item->choice].finish != CHOICE_RUNNING)
         finish_choice(sub, item->choice, !cancel);
+    if (a->is_short || thread->scratch.out.failed) {
+        fail_for_memory(gen);
+        return;
+    }
     if (!answer_flush(a, thread->now_ms) || !room)
         generation_set_paused(gen, true);
     if (gen->open_choices == 0)
         complete(gen);
+    else
+        generation_submit_more(gen);
 }
 
 void generation_on_run(struct submission *sub, const struct mail *mail,
@@ -295,12 +373,26 @@ static const struct {
                                  "this model does not offer what the request asks for"},
     [WIRE_REJECT_UNKNOWN] = {API_INTERNAL, "the request was lost"},
     [WIRE_REJECT_MOVED] = {API_INTERNAL, "another client has taken this stream up"},
+    [WIRE_REJECT_TENANT_REQUESTS] = {API_OVERLOADED, "this API key has too many requests running"},
+    [WIRE_REJECT_TENANT_TOKENS] = {API_OVERLOADED, "this API key has used its tokens a minute"},
+    [WIRE_REJECT_OLD_WORKERS] = {API_UNSUPPORTED,
+                                 "the workers of this model are too old for what the request "
+                                 "asks for"},
 };
 
 /* The scheduler has no such model, or takes nothing, *now*: it may have just started. */
 static bool may_come_back(const struct generation *gen, uint32_t code) {
     return (code == WIRE_REJECT_NO_MODEL || code == WIRE_REJECT_DRAINING) &&
            (gen->answer.begun || gen->thread->now_ms < gen->wait_until_ms);
+}
+
+/* For a bound of its key. */
+static void count_refusal(const struct generation *gen, uint32_t code) {
+    struct metric *key = gen->key_metrics;
+    if (!key || (code != WIRE_REJECT_TENANT_REQUESTS && code != WIRE_REJECT_TENANT_TOKENS))
+        return;
+    bool tokens = code == WIRE_REJECT_TENANT_TOKENS;
+    metric_add_label(&key[KEY_METRIC_REFUSED], tokens ? KEY_BOUND_TOKENS : KEY_BOUND_REQUESTS, 1);
 }
 
 void generation_on_reject(struct submission *sub, const struct mail_reject *reject) {
@@ -321,6 +413,7 @@ void generation_on_reject(struct submission *sub, const struct mail_reject *reje
         submission_retry(sub);
         return;
     }
+    count_refusal(gen, reject->code);
     bool known = reject->code >= 1 && reject->code < ARRAY_LEN(rejections);
     size_t row = known ? reject->code : WIRE_REJECT_UNKNOWN;
     api_error_set(&err, rejections[row].fault, NULL, "%s",

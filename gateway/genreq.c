@@ -2,24 +2,38 @@
 
 #include "formats/json.h"
 #include "gateway/anthropic.h"
+#include "gateway/embed.h"
 #include "gateway/field.h"
 #include "gateway/responses.h"
 
 enum { ARENA_BYTES_MAX = 256 << 20 }; /* the body's own bound is far below; escapes only shrink */
 
 void genreq_init(struct genreq *g, enum genreq_dialect dialect) {
-    bool continues = dialect == GENREQ_COMPLETIONS || dialect == GENREQ_COMPLETION;
+    bool continues =
+        dialect == GENREQ_COMPLETIONS || dialect == GENREQ_COMPLETION || dialect == GENREQ_GENERATE;
     *g = (struct genreq){.dialect = dialect,
                          .temperature = 1,
                          .top_p = 1,
                          .repetition_penalty = 1,
+                         .typical_p = 1,
+                         .xtc_threshold = 0.1,
+                         .dynatemp_exponent = 1,
+                         .dry_base = 1.75,
+                         .dry_allowed_length = 2,
+                         .dry_window = -1,
+                         .mirostat_tau = 5,
+                         .mirostat_eta = 0.1,
+                         .adaptive_target = -1,
+                         .adaptive_decay = 0.9,
                          .choice_count = 1,
+                         .prompt_logprobs = -1,
                          .skip_special_tokens = true,
                          .include_reasoning = true,
                          .separate_reasoning = true,
                          .parallel_tool_calls = true,
                          .add_special_tokens = continues,
                          .add_generation_prompt = !continues};
+    g->truncate.keeps_end = !genreq_embeds(g); /* as vLLM has it */
     arena_init(&g->arena, ARENA_BYTES_MAX, 0);
 }
 
@@ -30,30 +44,73 @@ static int check_stream_options(const struct genreq *g, struct api_error *err) {
                          "'stream_options' needs 'stream': true");
 }
 
+static int messages_parse(struct genreq *g, struct bytes body, struct api_error *err) {
+    return anthropic_parse(g, body, false, err);
+}
+
+static int (*const parsers[GENREQ_DIALECT_COUNT])(struct genreq *g, struct bytes body,
+                                                  struct api_error *err) = {
+    [GENREQ_CHAT] = openai_chat_parse,
+    [GENREQ_COMPLETIONS] = openai_completions_parse,
+    [GENREQ_MESSAGES] = messages_parse,
+    [GENREQ_OLLAMA_CHAT] = ollama_chat_parse,
+    [GENREQ_OLLAMA_GENERATE] = ollama_generate_parse,
+    [GENREQ_RESPONSES] = responses_parse,
+    [GENREQ_COMPLETION] = llama_completion_parse,
+    [GENREQ_INFILL] = llama_infill_parse,
+    [GENREQ_EMBEDDINGS] = embeddings_parse,
+    [GENREQ_LLAMA_EMBEDDING] = llama_embedding_parse,
+    [GENREQ_OLLAMA_EMBED] = ollama_embed_parse,
+    [GENREQ_OLLAMA_EMBEDDINGS] = ollama_embeddings_parse,
+    [GENREQ_RERANK] = rerank_parse,
+    [GENREQ_SCORE] = score_parse,
+    [GENREQ_GENERATE] = sglang_generate_parse,
+    [GENREQ_POOLING] = pooling_parse,
+    [GENREQ_CLASSIFY] = classify_parse,
+    [GENREQ_COHERE_EMBED] = cohere_embed_parse,
+};
+
 int genreq_parse(struct genreq *g, enum genreq_dialect dialect, struct bytes body,
                  struct api_error *err) {
     struct error scan;
+    CHECK(dialect < GENREQ_DIALECT_COUNT);
     genreq_init(g, dialect);
     if (body.len == 0)
         return api_error_set(err, API_BAD_REQUEST, NULL,
                              "the request has no body; it must be a JSON object");
     if (json_scan(body, GENREQ_DEPTH_MAX, &scan))
         return api_error_set(err, API_BAD_REQUEST, NULL, "malformed JSON: %s", scan.text);
-    int rc = -1;
-    switch (dialect) {
-    case GENREQ_CHAT: rc = openai_chat_parse(g, body, err); break;
-    case GENREQ_COMPLETIONS: rc = openai_completions_parse(g, body, err); break;
-    case GENREQ_MESSAGES: rc = anthropic_parse(g, body, false, err); break;
-    case GENREQ_OLLAMA_CHAT: rc = ollama_chat_parse(g, body, err); break;
-    case GENREQ_OLLAMA_GENERATE: rc = ollama_generate_parse(g, body, err); break;
-    case GENREQ_RESPONSES: rc = responses_parse(g, body, err); break;
-    case GENREQ_COMPLETION: rc = llama_completion_parse(g, body, err); break;
-    case GENREQ_INFILL: rc = llama_infill_parse(g, body, err); break;
-    case GENREQ_DIALECT_COUNT: CHECK(false);
-    }
+    int rc = parsers[dialect](g, body, err);
     if (rc == 0)
         rc = check_stream_options(g, err);
-    return rc;
+    return g->arena.starved ? api_error_out_of_memory(err) : rc;
+}
+
+int genreq_check_choices(const struct genreq *g, struct api_error *err) {
+    const char *made = g->best_of > g->choice_count ? "best_of" : "n";
+    if (g->prompt_count * (uint64_t)genreq_choices_made(g) <= GENREQ_CHOICES_MAX)
+        return 0;
+    return api_error_set(err, API_BAD_REQUEST, made, "prompts times '%s' is more than %d", made,
+                         GENREQ_CHOICES_MAX);
+}
+
+int genreq_check_prompt_logprobs(const struct genreq *g, struct api_error *err) {
+    if (g->prompt_logprobs < 0 || !g->stream)
+        return 0;
+    return api_error_set(err, API_BAD_REQUEST, "prompt_logprobs",
+                         "'prompt_logprobs' cannot be had with 'stream'");
+}
+
+int genreq_keep(struct genreq *g, const struct buf *text, struct bytes *out,
+                struct api_error *err) {
+    *out = bytes_of(NULL, 0);
+    if (text->len == 0 && !text->failed)
+        return 0;
+    const void *copy = text->failed ? NULL : arena_copy(&g->arena, text->data, text->len);
+    if (!copy)
+        return api_error_out_of_memory(err);
+    *out = bytes_of(copy, text->len);
+    return 0;
 }
 
 void genreq_release(struct genreq *g) {

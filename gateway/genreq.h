@@ -20,18 +20,24 @@ enum {
     /* prompts of one completions request; prompts * n <= GENREQ_CHOICES_MAX */
     GENREQ_PROMPTS_MAX = 128,
     GENREQ_CHOICES_MAX = 128,
+    GENREQ_INPUTS_MAX = 2048, /* texts of one request for embeddings */
     GENREQ_STOPS_MAX = 64,
     GENREQ_STOP_BYTES_MAX = 1024, /* of one stop string */
     /* of all: escaped, six times as many must fit into a presentation */
     GENREQ_STOPS_BYTES_MAX = 16384,
     GENREQ_STOP_TOKENS_MAX = 40, /* the wire's bound less room for end-of-text ids */
     GENREQ_BIAS_MAX = 1024,
+    GENREQ_ALLOWED_MAX = 1 << 18, /* ids; the largest vocabularies have as many */
+    GENREQ_BAD_WORDS_MAX = 128,
+    GENREQ_BAD_WORD_BYTES_MAX = 256,
     GENREQ_TOP_LOGPROBS_MAX = 20,
     GENREQ_MESSAGES_MAX = 16384,
     GENREQ_NAME_MAX = 256, /* model names and other short strings */
     GENREQ_USER_MAX = 512,
     GENREQ_FILES_MAX = 1024, /* of an infill */
     GENREQ_DEPTH_MAX = 64,   /* nesting of the body */
+    GENREQ_BREAKERS_MAX = 64,
+    GENREQ_BREAKER_BYTES_MAX = 40, /* of one text that ends a repetition */
 };
 
 enum genreq_dialect {
@@ -43,6 +49,18 @@ enum genreq_dialect {
     GENREQ_RESPONSES = 5,  /* OpenAI's */
     GENREQ_COMPLETION = 6, /* llama.cpp's */
     GENREQ_INFILL = 7,     /* llama.cpp's */
+    /* vectors (embed.h), up to COHERE_EMBED: embeddings of OpenAI, of llama.cpp, of Ollama, and
+     * Ollama's older ones */
+    GENREQ_EMBEDDINGS = 8,
+    GENREQ_LLAMA_EMBEDDING = 9,
+    GENREQ_OLLAMA_EMBED = 10,
+    GENREQ_OLLAMA_EMBEDDINGS = 11,
+    GENREQ_RERANK = 12, /* texts compared, by embeddings or a model made for it */
+    GENREQ_SCORE = 13,
+    GENREQ_POOLING = 14,      /* vLLM's */
+    GENREQ_CLASSIFY = 15,     /* vLLM's */
+    GENREQ_COHERE_EMBED = 16, /* Cohere's */
+    GENREQ_GENERATE = 17,     /* SGLang's */
     GENREQ_DIALECT_COUNT
 };
 
@@ -99,6 +117,27 @@ struct genreq_kept {
     bool summary; /* what was thought goes out as a summary */
 };
 
+/* What becomes of a vector before it is shown. */
+enum embed_normalize { EMBED_AS_THE_MODEL, EMBED_AS_IT_IS, EMBED_NORMALIZE };
+
+/* Of requests for embeddings alone; their inputs are `prompts`. */
+struct genreq_embed {
+    enum embed_normalize normalize; /* to length 1, or as the model's files say */
+    bool base64;                    /* shown so: little-endian f32 */
+    int64_t dimensions;             /* the first so many are wanted; 0: all */
+    uint32_t first_count;           /* prompts that are compared with the others; 0: none is */
+    int64_t top_count;              /* so many best are shown; 0: all */
+    bool shows_texts;               /* with their texts */
+    bool has_input_type;            /* Cohere's, which the answer warns of */
+};
+
+/* A prompt that is longer is cut. */
+struct genreq_truncate {
+    bool wanted;
+    int64_t tokens; /* so many are left; 0 or -1: as many as the model's context has room for */
+    bool keeps_end; /* its beginning goes, not its end */
+};
+
 /* What stands around the text that is to be filled in (infill.h). */
 struct genreq_infill {
     struct bytes prefix, suffix;
@@ -127,14 +166,29 @@ struct genreq {
     double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
     double top_n_sigma; /* 0 or less: off */
     int64_t top_k;      /* -1 or 0: off */
-    /* when given: tokens that penalties look back at; -1: all, 0: penalties are off. Other windows
-     * are refused where a penalty is set */
+    /* when given: tokens that penalties look back at; -1: all, 0: penalties are off */
     int64_t penalty_window;
+    /* llama.cpp's samplers (kernels/sample_rules.h), and its defaults */
+    uint64_t sampler_order;                   /* enum wire_sample_step, four bits each; 0: usual */
+    double typical_p;                         /* 1: off */
+    double xtc_probability, xtc_threshold;    /* probability 0 or less: off */
+    double dynatemp_range, dynatemp_exponent; /* range 0: off */
+    double dry_multiplier, dry_base;          /* multiplier 0: off */
+    int64_t dry_allowed_length, dry_window;   /* window -1: all tokens, 0: dry is off */
+    const struct bytes *breakers;             /* texts; none given: llama.cpp's four */
+    uint32_t breaker_count;
+    enum wire_steering mirostat;
+    double mirostat_tau, mirostat_eta;
+    double adaptive_target, adaptive_decay; /* target below 0: off */
     int64_t seed;
-    bool logprobs;        /* wanted at all */
-    int64_t top_logprobs; /* 0 .. GENREQ_TOP_LOGPROBS_MAX */
+    bool logprobs;           /* wanted at all */
+    int64_t top_logprobs;    /* 0 .. GENREQ_TOP_LOGPROBS_MAX */
+    int64_t prompt_logprobs; /* the same of the prompt's tokens; -1: not wanted */
     struct u32s bias_ids;
     struct f32s bias_values;
+    struct u32s allowed_ids; /* no other token may come; none given: all may */
+    const struct bytes *bad_words;
+    uint32_t bad_word_count;
 
     /* limits */
     int64_t max_tokens, max_completion_tokens; /* valid when given */
@@ -145,11 +199,21 @@ struct genreq {
     struct u32s stop_tokens;
     bool ignore_eos, include_stop_text, skip_special_tokens, add_special_tokens;
     int64_t choice_count; /* n: choices of each prompt */
+    int64_t best_of; /* so many are made, of which the best are shown; 0: as many as are shown */
     int64_t priority;
+    double timeout_s; /* its client waits so long from its arrival on; 0: as the server says */
+    struct genreq_truncate truncate;
+    struct bytes request_id; /* what the client calls it, where no header does; empty: nothing */
+    bool service_tier;       /* the answer says which one served it */
+    bool probes;             /* nobody's: it asks whether the model computes anything */
     struct bytes cache_salt;
 
     /* answer */
     bool stream, include_usage, continuous_usage, return_token_ids;
+    bool tokens_as_ids; /* log-probabilities call tokens token_id:ID; SGLang's: by no text */
+    bool answers_list;  /* SGLang's: one object for each choice, in a list */
+    bool timings;       /* llama.cpp's, of OpenAI's dialects */
+    bool echo; /* of a completion: the prompt comes first, with the log-probabilities asked for */
     bool include_reasoning;   /* show what was thought */
     bool separate_reasoning;  /* tell it from content */
     bool must_think;          /* refused where the model's reasoning cannot be told */
@@ -158,6 +222,7 @@ struct genreq {
     struct bytes tool_choice_name; /* the function that must be called; empty: none */
     struct genreq_constraint constraint;
     struct genreq_kept kept;
+    struct genreq_embed embed;
     struct genreq_infill infill; /* of that dialect; its prompt begins what is filled in */
 
     struct arena arena; /* owned */
@@ -167,6 +232,10 @@ struct genreq {
 static inline bool genreq_is_chat(const struct genreq *g) {
     return g->messages.len > 0;
 }
+/* Whether it asks for vectors, not for text. */
+static inline bool genreq_embeds(const struct genreq *g) {
+    return g->dialect >= GENREQ_EMBEDDINGS && g->dialect <= GENREQ_COHERE_EMBED;
+}
 /* An empty request with the API's defaults. */
 void genreq_init(struct genreq *g, enum genreq_dialect dialect);
 /* Parses a body of the given dialect. 0, or -1 with *err filled (400). The genreq must be released
@@ -175,8 +244,19 @@ MUST_CHECK int genreq_parse(struct genreq *g, enum genreq_dialect dialect, struc
                             struct api_error *err);
 /* Frees the arena, and with it all texts and lists; numbers and flags stay readable. */
 void genreq_release(struct genreq *g);
+/* 0, or -1 with *err filled: prompts times choices are at most GENREQ_CHOICES_MAX. */
+MUST_CHECK int genreq_check_choices(const struct genreq *g, struct api_error *err);
+/* 0, or -1 with *err filled: the prompt's log-probabilities stand in an answer in one piece. */
+MUST_CHECK int genreq_check_prompt_logprobs(const struct genreq *g, struct api_error *err);
+/* A copy of text that lives as long as g. 0, or -1 with *err filled: memory is out. */
+MUST_CHECK int genreq_keep(struct genreq *g, const struct buf *text, struct bytes *out,
+                           struct api_error *err);
 /* Neither messages nor prompts: with Ollama's clients, a question whether the model is there. */
 bool genreq_asks_nothing(const struct genreq *g);
+/* Choices of each prompt that are made. */
+static inline uint32_t genreq_choices_made(const struct genreq *g) {
+    return (uint32_t)MAX(g->choice_count, g->best_of);
+}
 /* Output tokens asked for: max_completion_tokens, else max_tokens, else fallback. */
 uint32_t genreq_max_tokens(const struct genreq *g, uint32_t fallback);
 

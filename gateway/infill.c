@@ -93,3 +93,10 @@ int infill_tokens(const struct genreq *g, const struct tokenizer *t, struct toke
         rc = add_text(&f, g->prompts[0].text, "prompt", err);
     return rc;
 }
+
+size_t infill_bytes(const struct genreq *g) {
+    size_t bytes = g->infill.prefix.len + g->infill.suffix.len;
+    for (uint32_t i = 0; i < g->infill.file_count; i++)
+        bytes += g->infill.files[i].text.len;
+    return bytes;
+}

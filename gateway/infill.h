@@ -18,4 +18,7 @@
 MUST_CHECK int infill_tokens(const struct genreq *g, const struct tokenizer *t,
                              struct token_vec *out, struct api_error *err);
 
+/* Bytes of text that it encodes. */
+size_t infill_bytes(const struct genreq *g);
+
 #endif

@@ -7,6 +7,7 @@
 #include "formats/json.h"
 #include "gateway/answer.h"
 #include "gateway/error_response.h"
+#include "gateway/field.h"
 
 #define ADD(out, literal) buf_add((out), (literal), sizeof(literal) - 1)
 
@@ -19,6 +20,55 @@ static void init(struct response_writer *r, enum genreq_dialect dialect, bool st
     ADD(&r->head, ",\"model\":\"");
     buf_add_json(&r->head, model);
     ADD(&r->head, "\"");
+}
+
+static void write_double(struct json_writer *w, const char *key, double value) {
+    json_key(w, key);
+    json_double(w, value);
+}
+
+static void write_int(struct json_writer *w, const char *key, int64_t value) {
+    json_key(w, key);
+    json_int(w, value);
+}
+
+static void write_dry(struct json_writer *w, const struct genreq *g,
+                      const struct wire_sampling *s) {
+    static const char *const USUAL[] = {"\n", ":", "\"", "*"};
+    write_double(w, "dry_multiplier", (double)s->dry_multiplier);
+    write_double(w, "dry_base", g->dry_base);
+    write_int(w, "dry_allowed_length", g->dry_allowed_length);
+    write_int(w, "dry_penalty_last_n", g->dry_window);
+    json_key(w, "dry_sequence_breakers");
+    json_begin_array(w);
+    for (uint32_t i = 0; i < g->breaker_count; i++)
+        json_string_bytes(w, g->breakers[i]);
+    for (size_t i = 0; !g->breaker_count && i < ARRAY_LEN(USUAL); i++)
+        json_string(w, USUAL[i]);
+    json_end_array(w);
+}
+
+/* What the request has of llama.cpp's own samplers. */
+static void write_rules(struct json_writer *w, const struct genreq *g,
+                        const struct wire_sampling *s) {
+    write_double(w, "top_n_sigma", g->top_n_sigma);
+    write_double(w, "typical_p", g->typical_p);
+    write_double(w, "xtc_probability", (double)s->xtc_probability);
+    write_double(w, "xtc_threshold", (double)s->xtc_threshold);
+    write_double(w, "dynatemp_range", (double)s->temperature_range);
+    write_double(w, "dynatemp_exponent", (double)s->temperature_exponent);
+    write_int(w, "repeat_last_n", g->given & GENREQ_PENALTY_WINDOW ? g->penalty_window : -1);
+    write_dry(w, g, s);
+    write_int(w, "mirostat",
+              g->mirostat == WIRE_STEERING_MIROSTAT     ? 1
+              : g->mirostat == WIRE_STEERING_MIROSTAT_2 ? 2
+                                                        : 0);
+    write_double(w, "mirostat_tau", g->mirostat_tau);
+    write_double(w, "mirostat_eta", g->mirostat_eta);
+    write_double(w, "adaptive_target", g->adaptive_target);
+    write_double(w, "adaptive_decay", g->adaptive_decay);
+    json_key(w, "samplers");
+    field_write_sampler_order(g->sampler_order, w);
 }
 
 static void settings(struct answer *a, const struct genreq *g, const struct wire_sampling *s) {
@@ -42,6 +92,7 @@ static void settings(struct answer *a, const struct genreq *g, const struct wire
     json_double(&w, (double)s->presence_penalty);
     json_key(&w, "frequency_penalty");
     json_double(&w, (double)s->frequency_penalty);
+    write_rules(&w, g, s);
     json_key(&w, "n_predict");
     json_int(&w, g->given & GENREQ_MAX_TOKENS ? g->max_tokens : -1);
     json_key(&w, "n_probs");
@@ -82,12 +133,6 @@ static void add_probabilities(struct bytes logprobs, struct buf *out) {
     buf_add_bytes(out, logprobs);
 }
 
-static void add_timing(const char *kind, uint32_t count, int64_t us, struct buf *out) {
-    double ms = (double)MAX(us, 1) / 1000; /* the clock is read once a turn */
-    buf_addf(out, "\"%s_n\":%u,\"%s_ms\":%.3f,\"%s_per_token_ms\":%.3f,\"%s_per_second\":%.3f",
-             kind, count, kind, ms, kind, count ? ms / count : 0, kind, count * 1000.0 / ms);
-}
-
 static void add_prompt(const struct answer *a, struct buf *out) {
     const struct submission *sub = &a->submissions[0];
     struct buf text = {0};
@@ -101,7 +146,6 @@ static void add_prompt(const struct answer *a, struct buf *out) {
 
 static void add_end(const struct answer *a, struct buf *out) {
     const struct choice *c = &a->submissions[0].choices[0];
-    const struct answer_times *t = &a->times;
     struct bytes word = choice_stop_text(c);
     struct usage u = answer_usage(a);
     buf_add_bytes(out, buf_bytes(&a->writer.head));
@@ -111,12 +155,9 @@ static void add_end(const struct answer *a, struct buf *out) {
              : c->finish == CHOICE_STOP ? "eos"
                                         : "limit");
     buf_add_json(out, word);
-    buf_addf(out, "\",\"tokens_cached\":%u,\"timings\":{\"cache_n\":%u,", u.cached_tokens,
-             u.cached_tokens);
-    add_timing("prompt", u.prompt_tokens - u.cached_tokens, t->first_us - t->submit_us, out);
-    ADD(out, ",");
-    add_timing("predicted", u.completion_tokens, t->end_us - t->first_us, out);
-    ADD(out, "}}");
+    buf_addf(out, "\",\"tokens_cached\":%u", u.cached_tokens);
+    answer_write_timings(a, out);
+    ADD(out, "}");
 }
 
 /* ---- the form ---- */

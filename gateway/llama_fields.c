@@ -30,22 +30,18 @@ static int read_probs(struct field_reader *r, enum json_event first) {
     return 0;
 }
 
-/* -1 means none. */
-static int read_seed(struct field_reader *r, enum json_event first) {
-    if (field_int(r, first, 0, 0, &r->g->seed))
-        return -1;
-    if (r->g->seed != -1)
-        r->g->given |= GENREQ_SEED;
-    return 0;
-}
-
+/* false: the token never comes. */
 static int read_bias_pair(struct field_reader *r, uint32_t *id, float *value) {
     static const struct field range = {.min = -100, .max = 100};
+    static const double NEVER = -1e9;
     int64_t read_id = 0;
     double bias = 0;
     if (field_int(r, json_next(&r->json), 0, INT32_MAX, &read_id))
         return -1;
-    if (field_number(r, json_next(&r->json), &range, &bias))
+    enum json_event event = json_next(&r->json);
+    if (event == JSON_FALSE)
+        bias = NEVER;
+    else if (field_number(r, event, &range, &bias))
         return -1;
     *id = (uint32_t)read_id;
     *value = (float)bias;
@@ -143,16 +139,12 @@ static int read_extra(struct field_reader *r, enum json_event first) {
     return rc;
 }
 
-#define NEUTRAL_FIELD(json, values)                                                                \
-    { .name = json, .kind = FIELD_REFUSED, .neutral = values }
-
 /* clang-format off */
 #define COMMON_ROWS                                                                                \
     CUSTOM_FIELD("n_probs", read_probs),                                                           \
     CUSTOM_FIELD("return_tokens", read_return_tokens),                                             \
-    CUSTOM_FIELD("seed", read_seed),                                                               \
+    CUSTOM_FIELD("seed", field_seed),                                                              \
     CUSTOM_FIELD("logit_bias", read_bias),                                                         \
-    NEUTRAL_FIELD("post_sampling_probs", "false"),                                                 \
     NEUTRAL_FIELD("n", "1"),                                                                       \
     NEUTRAL_FIELD("n_cmpl", "1"),                                                                  \
     /* of chats, or of the other dialects */                                                       \

@@ -16,23 +16,31 @@ void mailbox_release(struct mailbox *box) {
     pthread_mutex_destroy(&box->mutex);
 }
 
-struct mail *mail_new(enum mail_kind kind, uint32_t items, uint32_t tokens, uint32_t logprobs,
-                      bool has_logprobs) {
-    size_t words =
-        (size_t)tokens * (has_logprobs ? 2 : 1) + (has_logprobs ? 2 * (size_t)logprobs : 0);
+struct mail *mail_new(enum mail_kind kind, const struct mail_size *size) {
+    static const struct mail_size none;
+    const struct mail_size *n = size ? size : &none;
+    size_t columns = (n->has_states ? n->tokens : 0) +
+                     (n->has_logprobs ? n->tokens + 2 * (size_t)n->logprobs : 0);
+    size_t words = (size_t)n->tokens + columns + n->values;
     size_t bytes =
-        sizeof(struct mail) + items * sizeof(struct mail_item) + words * sizeof(uint32_t);
+        sizeof(struct mail) + n->items * sizeof(struct mail_item) + words * sizeof(uint32_t);
     struct mail *m = mem_alloc(bytes);
     m->kind = kind;
     m->bytes = bytes;
-    m->item_cap = items;
+    m->item_cap = n->items;
     m->items = (struct mail_item *)(m + 1);
-    m->tokens = (uint32_t *)(m->items + items);
-    if (!has_logprobs)
+    m->tokens = (uint32_t *)(m->items + n->items);
+    uint32_t *at = m->tokens + n->tokens;
+    m->vectors = (float *)(at + columns);
+    if (n->has_states) {
+        m->sampler_states = (float *)at;
+        at += n->tokens;
+    }
+    if (!n->has_logprobs)
         return m;
-    m->logprob_counts = m->tokens + tokens;
-    m->logprob_ids = m->logprob_counts + tokens;
-    m->logprob_values = (float *)(m->logprob_ids + logprobs);
+    m->logprob_counts = at;
+    m->logprob_ids = m->logprob_counts + n->tokens;
+    m->logprob_values = (float *)(m->logprob_ids + n->logprobs);
     return m;
 }
 
@@ -53,8 +61,10 @@ bool mail_next_token(struct mail_cursor *c, struct mail_token *out) {
         return false;
     uint32_t at = c->item->token_at + c->token_idx++;
     CHECK(at < mail->token_count);
-    *out = (struct mail_token){.id = mail->tokens[at],
-                               .is_last = c->token_idx == c->item->token_count};
+    *out =
+        (struct mail_token){.id = mail->tokens[at],
+                            .is_last = c->token_idx == c->item->token_count,
+                            .sampler_state = mail->sampler_states ? mail->sampler_states[at] : 0};
     if (!mail->logprob_counts)
         return true;
     out->logprob_ids = mail->logprob_ids + c->logprob_at;

@@ -39,7 +39,8 @@ struct mail_item {
     struct u128 request, fingerprint;
     uint32_t attempt, choice, index, token_count, finish, cached_count, flags;
     uint32_t token_at, logprobs_at;
-    bool times_told; /* the two below are known */
+    uint32_t vector_at, vector_width; /* values of its vector; width 0: it has none */
+    bool times_told;                  /* the two below are known */
     uint32_t queued_ms, prefill_ms;
 };
 
@@ -65,7 +66,9 @@ struct mail {
     uint32_t *logprob_counts;
     uint32_t *logprob_ids;
     float *logprob_values;
-    uint32_t token_count, logprob_count;
+    float *sampler_states; /* one a token; NULL: the mail has none */
+    float *vectors;
+    uint32_t token_count, logprob_count, vector_count;
 };
 
 /* One token of an item, with its log-probabilities: the chosen token's first, then the best ones;
@@ -76,6 +79,7 @@ struct mail_token {
     const uint32_t *logprob_ids;
     const float *logprob_values;
     uint32_t logprob_count;
+    float sampler_state; /* behind it */
 };
 
 /* Walks the tokens of an item in order. */
@@ -96,10 +100,14 @@ struct mailbox {
 void mailbox_init(struct mailbox *box);
 /* Frees the mail that nobody took. No other thread may use the box any more. */
 void mailbox_release(struct mailbox *box);
-/* A mail of the given kind with room for so many items, tokens and log-probabilities (0 logprobs:
- * no columns). Returns owned. */
-struct mail *mail_new(enum mail_kind kind, uint32_t items, uint32_t tokens, uint32_t logprobs,
-                      bool has_logprobs);
+/* What a mail has room for. */
+struct mail_size {
+    uint32_t items, tokens, logprobs;
+    bool has_logprobs, has_states; /* false: no columns for them */
+    uint32_t values;               /* of vectors */
+};
+/* A mail of the given kind with so much room (NULL: none). Returns owned. */
+struct mail *mail_new(enum mail_kind kind, const struct mail_size *size);
 /* And a job that is still in it. */
 void mail_free(struct mail *mail);
 /* A cursor at the item's first token. */

@@ -157,7 +157,7 @@ static void tell_steps(struct metric *row, const struct wire_model_status *s) {
     metric_set_histogram(row, counts, count, count ? (double)s->step_tokens : 0);
 }
 
-static void tell(struct model *m, const struct wire_model_status *s) {
+static void report_status(struct model *m, const struct wire_model_status *s) {
     struct metric *rows = m->rows;
     uint64_t usage = s->blocks ? s->blocks_used * 1000000 / s->blocks : 0;
     const uint64_t values[MODEL_METRIC_COUNT] = {
@@ -194,7 +194,7 @@ void model_metrics_tell(const struct wire_status *status) {
         struct model *m = find_or_add(status->models[i].model);
         for (size_t k = 0; k < model_count; k++)
             told[k] |= models[k] == m;
-        tell(m, &status->models[i]);
+        report_status(m, &status->models[i]);
     }
     for (size_t i = 0; i < model_count; i++)
         if (!told[i])

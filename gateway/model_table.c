@@ -1,6 +1,7 @@
 #include "gateway/model_table.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -10,7 +11,8 @@ struct entry {
     char *name; /* NULL: free */
     struct u128 revision, bundle;
     uint64_t bundle_bytes;
-    uint32_t max_context, logits_width, replicas_ready;
+    uint32_t max_context, logits_width, replicas_ready, replicas_loading;
+    struct wire_vectors vectors;
     int64_t created_s, missing_since_ms; /* 0: in the latest Status */
     struct served_model *served;         /* a reference; NULL: no bundle yet */
 };
@@ -30,8 +32,13 @@ struct model_table {
     pthread_t compiler;
     bool compiler_started; /* to be joined */
     struct text_settings settings;
-    char *names[SERVED_NAMES_MAX]; /* owned: the first is a model's, the others lead to it */
+    struct served_name {
+        char *text;       /* owned */
+        size_t first;     /* of its model's: the name that workers register */
+        int64_t asked_ms; /* its workers were asked for; 0: never */
+    } names[SERVED_NAMES_MAX];
     size_t name_count;
+    bool names_many; /* of more than one model */
     void (*changed)(void *ctx);
     void *ctx;
 };
@@ -49,18 +56,29 @@ void served_model_put(struct served_model *m) {
     mem_free(m);
 }
 
+static void read_names(struct model_table *t, const char *at) {
+    size_t first = 0;
+    while (at && *at) {
+        size_t len = strcspn(at, ",;");
+        CHECK(t->name_count < SERVED_NAMES_MAX); /* text_settings_check */
+        t->names[t->name_count++] =
+            (struct served_name){.text = mem_strndup(at, len), .first = first};
+        at += len;
+        if (*at == ';') {
+            first = t->name_count;
+            t->names_many = true;
+        }
+        at += *at != 0;
+    }
+}
+
 struct model_table *model_table_new(const struct text_settings *settings,
                                     void (*changed)(void *ctx), void *ctx) {
     struct model_table *t = mem_alloc(sizeof *t);
     pthread_mutex_init(&t->mutex, NULL);
     buf_init(&t->packed, 0);
     t->settings = *settings;
-    for (const char *at = settings->served_names; at && *at; at += *at == ',') {
-        size_t len = strcspn(at, ",");
-        CHECK(t->name_count < SERVED_NAMES_MAX); /* text_settings_check */
-        t->names[t->name_count++] = mem_strndup(at, len);
-        at += len;
-    }
+    read_names(t, settings->served_names);
     t->changed = changed;
     t->ctx = ctx;
     return t;
@@ -83,7 +101,7 @@ void model_table_free(struct model_table **table) {
     for (size_t i = 0; i < ARRAY_LEN(t->texts); i++)
         text_model_put(t->texts[i]);
     for (size_t i = 0; i < t->name_count; i++)
-        mem_free(t->names[i]);
+        mem_free(t->names[i].text);
     buf_release(&t->packed);
     pthread_mutex_destroy(&t->mutex);
     mem_free(t);
@@ -97,13 +115,23 @@ static struct entry *find_entry(struct model_table *t, struct bytes name) {
     return NULL;
 }
 
+static struct served_name *find_name(struct model_table *t, struct bytes name) {
+    for (size_t i = 0; i < t->name_count; i++)
+        if (bytes_equal(bytes_str(t->names[i].text), name))
+            return &t->names[i];
+    return NULL;
+}
+
+/* The model that a served name leads to. */
+static struct entry *name_entry(struct model_table *t, const struct served_name *name) {
+    return find_entry(t, bytes_str(t->names[name->first].text));
+}
+
 /* By its own name, or by one that leads to it. */
 static struct entry *find_named(struct model_table *t, struct bytes name) {
     struct entry *e = find_entry(t, name);
-    for (size_t i = 1; i < t->name_count && !e; i++)
-        if (bytes_equal(bytes_str(t->names[i]), name))
-            e = find_entry(t, bytes_str(t->names[0]));
-    return e;
+    const struct served_name *served = e ? NULL : find_name(t, name);
+    return served ? name_entry(t, served) : e;
 }
 
 static struct text_model *find_text(struct model_table *t, struct u128 bundle) {
@@ -131,15 +159,22 @@ static bool serve(struct model_table *t, struct entry *e) {
     m->revision = e->revision;
     m->max_context = e->max_context;
     m->logits_width = e->logits_width;
+    m->vectors = e->vectors;
     atomic_fetch_add(&text->refs, 1);
     m->text = text;
     e->served = m;
     return true;
 }
 
+static bool vectors_are_same(const struct wire_vectors *a, const struct wire_vectors *b) {
+    return a->pooling == b->pooling && a->width == b->width && a->normalize == b->normalize &&
+           a->only == b->only && a->scores == b->scores;
+}
+
 static void update_entry(struct entry *e, const struct wire_model_status *s) {
     bool same = u128_equal(e->revision, s->revision) && u128_equal(e->bundle, s->bundle) &&
-                e->max_context == s->max_context && e->logits_width == s->logits_width;
+                e->max_context == s->max_context && e->logits_width == s->logits_width &&
+                vectors_are_same(&e->vectors, &s->vectors);
     if (!same) {
         served_model_put(e->served);
         e->served = NULL;
@@ -149,7 +184,9 @@ static void update_entry(struct entry *e, const struct wire_model_status *s) {
     e->bundle_bytes = s->bundle_bytes;
     e->max_context = s->max_context;
     e->logits_width = s->logits_width;
+    e->vectors = s->vectors;
     e->replicas_ready = s->replicas_ready;
+    e->replicas_loading = s->replicas_loading;
     e->missing_since_ms = 0;
 }
 
@@ -164,7 +201,7 @@ static struct entry *add_entry(struct model_table *t, struct bytes name) {
 
 static void mark_missing(struct model_table *t, int64_t now_ms) {
     for (size_t i = 0; i < t->entry_count; i++) {
-        t->entries[i].replicas_ready = 0;
+        t->entries[i].replicas_ready = t->entries[i].replicas_loading = 0;
         if (t->entries[i].missing_since_ms == 0)
             t->entries[i].missing_since_ms = now_ms;
     }
@@ -242,15 +279,31 @@ static struct entry *find_asked(struct model_table *t, struct bytes name) {
     return e ? e : find_named(t, without_latest(name));
 }
 
+/* The one that requests without a name are for. */
+static struct entry *find_default(struct model_table *t) {
+    if (t->names_many || (t->name_count && t->entry_count > 1))
+        return name_entry(t, &t->names[0]);
+    return t->entry_count == 1 ? &t->entries[0] : NULL;
+}
+
+/* Its workers will come, or come back. */
+static bool is_expected(struct model_table *t, struct bytes name) {
+    if (!t->names_many && !t->settings.on_demand)
+        return false;
+    return name.len == 0 || find_name(t, name) || find_name(t, without_latest(name));
+}
+
 static enum model_found find_locked(struct model_table *t, struct bytes name,
                                     struct served_model **out) {
     if (!t->heard)
         return MODEL_NOT_READY;
-    if (name.len == 0 && t->entry_count > 1)
-        return MODEL_AMBIGUOUS;
-    struct entry *e = name.len ? find_asked(t, name) : t->entry_count ? &t->entries[0] : NULL;
+    struct entry *e = name.len ? find_asked(t, name) : find_default(t);
+    if (!e && (!t->entry_count || is_expected(t, name)))
+        return MODEL_NOT_READY;
+    if (e && t->settings.on_demand && e->missing_since_ms)
+        return MODEL_NOT_READY; /* the scheduler does not know it any more */
     if (!e)
-        return t->entry_count ? MODEL_UNKNOWN : MODEL_NOT_READY;
+        return name.len ? MODEL_UNKNOWN : MODEL_AMBIGUOUS;
     if (!e->served)
         return is_broken(t, e->bundle) ? MODEL_BROKEN : MODEL_NOT_READY;
     *out = served_model_ref(e->served);
@@ -265,11 +318,51 @@ enum model_found model_table_find(struct model_table *t, struct bytes name,
     return found;
 }
 
+/* The served name of a model: the first of its names. */
+static struct served_name *first_name(struct model_table *t, struct bytes name) {
+    if (name.len == 0)
+        return t->name_count ? &t->names[0] : NULL;
+    struct served_name *n = find_name(t, name);
+    n = n ? n : find_name(t, without_latest(name));
+    return n ? &t->names[n->first] : NULL;
+}
+
+bool model_table_asks(struct model_table *t, struct bytes name, int64_t now_ms,
+                      char own[MODEL_NAME_MAX]) {
+    pthread_mutex_lock(&t->mutex);
+    struct served_name *n = first_name(t, name);
+    const struct entry *e = n ? find_entry(t, bytes_str(n->text)) : NULL;
+    bool asks = n && !(e && e->replicas_ready) && (!n->asked_ms || now_ms - n->asked_ms >= 1000);
+    if (asks) {
+        n->asked_ms = now_ms;
+        snprintf(own, MODEL_NAME_MAX, "%s", n->text);
+    }
+    pthread_mutex_unlock(&t->mutex);
+    return asks;
+}
+
+bool model_table_own_name(struct model_table *t, struct bytes name, char own[MODEL_NAME_MAX]) {
+    pthread_mutex_lock(&t->mutex);
+    const struct served_name *n = first_name(t, name);
+    const struct entry *e = n ? NULL : find_asked(t, name);
+    if (n || e)
+        snprintf(own, MODEL_NAME_MAX, "%s", n ? n->text : e->name);
+    pthread_mutex_unlock(&t->mutex);
+    return n || e;
+}
+
+static bool is_ready(const struct entry *e) {
+    return e->served && e->replicas_ready > 0;
+}
+
 struct served_model *model_table_any_ready(struct model_table *t) {
     struct served_model *found = NULL;
     pthread_mutex_lock(&t->mutex);
+    const struct entry *first = find_default(t);
+    if (first && is_ready(first))
+        found = served_model_ref(first->served);
     for (size_t i = 0; i < t->entry_count && !found; i++)
-        if (t->entries[i].served && t->entries[i].replicas_ready > 0)
+        if (is_ready(&t->entries[i]))
             found = served_model_ref(t->entries[i].served);
     pthread_mutex_unlock(&t->mutex);
     return found;
@@ -306,7 +399,8 @@ static void keep_text(struct model_table *t, struct text_model *text) {
 static void tell_compiled(const struct text_model *text, size_t bytes, int64_t took_ms) {
     struct chat_formats plain = chat_formats(text->chat, NULL, false),
                         tools = chat_formats(text->chat, NULL, true);
-    log_info("model bundle compiled bytes=%zu ms=%lld chat_template=%s reasoning_parser=%s "
+    LOG_SOME(LOG_INFO,
+             "model bundle compiled bytes=%zu ms=%lld chat_template=%s reasoning_parser=%s "
              "tool_call_parser=%s",
              bytes, (long long)took_ms, text->template_origin,
              reasoning_format_name(plain.reasoning), call_format_name(tools.calls));
@@ -319,7 +413,7 @@ static void *compile(void *ctx) {
     int64_t begin_ms = clock_ms();
     int rc = text_model_new(buf_bytes(&t->packed), &t->settings, &text, &err);
     if (rc)
-        log_error("model bundle cannot be used: %s", err.text);
+        LOG_SOME(LOG_ERROR, "model bundle cannot be used: %s", err.text);
     else
         tell_compiled(text, t->packed.len, clock_ms() - begin_ms);
     pthread_mutex_lock(&t->mutex);
@@ -365,6 +459,10 @@ static int compare_names(const void *a, const void *b) {
 
 static struct model_info entry_info(const struct entry *e, const char *name) {
     return (struct model_info){.name = name,
+                               .own_name = e->name,
+                               .state = e->replicas_ready     ? MODEL_LOADED
+                                        : e->replicas_loading ? MODEL_LOADING
+                                                              : MODEL_UNLOADED,
                                .family = e->served ? e->served->text->family : "",
                                .revision = e->revision,
                                .max_context = e->max_context,
@@ -380,10 +478,16 @@ void model_table_each(struct model_table *t,
     pthread_mutex_lock(&t->mutex);
     for (size_t i = 0; i < t->entry_count; i++)
         infos[count++] = entry_info(&t->entries[i], t->entries[i].name);
-    for (size_t i = 1; i < t->name_count; i++) {
-        const struct entry *e = find_entry(t, bytes_str(t->names[0]));
-        if (e && !find_entry(t, bytes_str(t->names[i])))
-            infos[count++] = entry_info(e, t->names[i]);
+    for (size_t i = 0; i < t->name_count; i++) {
+        const struct entry *e = name_entry(t, &t->names[i]);
+        if (find_entry(t, bytes_str(t->names[i].text)))
+            continue;
+        if (e)
+            infos[count++] = entry_info(e, t->names[i].text);
+        else if (t->settings.on_demand)
+            infos[count++] = (struct model_info){.name = t->names[i].text,
+                                                 .own_name = t->names[t->names[i].first].text,
+                                                 .family = ""};
     }
     qsort(infos, count, sizeof infos[0], compare_names);
     for (size_t i = 0; i < count; i++)

@@ -21,7 +21,7 @@
 #include "proto/messages.h"
 #include "text/chat.h"
 
-enum { MODEL_GRACE_MS = 60000, SERVED_NAMES_MAX = 16 };
+enum { MODEL_GRACE_MS = 60000, SERVED_NAMES_MAX = 128 };
 
 /* Defaults of generation_config.json; a negative number: not there. */
 struct model_defaults {
@@ -35,9 +35,13 @@ struct text_settings {
     const char *reasoning_parser, *tool_call_parser; /* names, "auto" or "none" */
     /* requests may bring a template of their own */
     bool trust_request_template;
-    /* "a,b,c": a model registered as a is also found as b and c, at most SERVED_NAMES_MAX names;
+    /* "a,b,c;d,e": a model registered as a is also found as b and c, one registered as d also as e;
+     * of several models a is found by requests that name none. At most SERVED_NAMES_MAX names;
      * NULL: none */
     const char *served_names;
+    /* models may have no workers, and get some when they are asked for: served names are known
+     * whether they have been heard of or not */
+    bool on_demand;
 };
 /* Whether the template can be read, the parsers are known and the served names are names. */
 MUST_CHECK int text_settings_check(const struct text_settings *settings, struct error *err);
@@ -47,10 +51,12 @@ struct text_model {
     _Atomic int refs;
     struct u128 bundle;
     struct tokenizer *tokenizer;
+    size_t token_bytes_most; /* tokenizer_token_bytes_most */
     struct chat *chat;
     char *family; /* owned: model_type of its config.json, or "" */
     struct model_defaults defaults;
     struct constraint_cache *constraints; /* owned; has a lock */
+    struct breaker_cache *breakers;       /* owned; has a lock */
     bool trust_request_template;          /* as the settings */
     /* for the log: "model", "option", a probed one's name, or "none" */
     const char *template_origin;
@@ -66,7 +72,8 @@ struct served_model {
     char *name;
     struct u128 revision;
     uint32_t max_context, logits_width;
-    struct text_model *text; /* a reference */
+    struct wire_vectors vectors; /* that it makes of prompts */
+    struct text_model *text;     /* a reference */
 };
 /* One reference more, for the caller. Returns m. */
 struct served_model *served_model_ref(struct served_model *m);
@@ -85,12 +92,22 @@ enum model_found {
     MODEL_UNKNOWN,   /* there are models, and none has this name */
     MODEL_AMBIGUOUS, /* no name given, and there is more than one */
 };
-/* Looks a model up by name (empty: the only one); NAME:latest also finds NAME. MODEL_READY alone sets *out, to a reference that
- * the caller puts. */
+/* Looks a model up by name (empty: the only one, else the first served name's); NAME:latest also
+ * finds NAME. A served name whose model has not been heard of is not ready yet. MODEL_READY alone
+ * sets *out, to a reference that the caller puts. */
 enum model_found model_table_find(struct model_table *table, struct bytes name,
                                   struct served_model **out);
 
-/* Any model that has a ready replica and a compiled bundle, as a reference; NULL: none. */
+/* Whether the workers of this model (as model_table_find's) are to be asked for now: it is known and has
+ * none that are ready, and was not asked for in the last second. Fills in the name that they register. */
+enum { MODEL_NAME_MAX = 512 };
+bool model_table_asks(struct model_table *table, struct bytes name, int64_t now_ms,
+                      char own[MODEL_NAME_MAX]);
+/* The name that workers register for this one, whether they have or not; false: unknown. */
+bool model_table_own_name(struct model_table *table, struct bytes name, char own[MODEL_NAME_MAX]);
+
+/* A model that has a ready replica and a compiled bundle, as a reference: the first served name's, or
+ * any. NULL: none. */
 struct served_model *model_table_any_ready(struct model_table *table);
 /* Takes a Status. */
 void model_table_status(struct model_table *table, const struct wire_status *status,
@@ -107,8 +124,10 @@ MUST_CHECK int model_table_set_bundle(struct model_table *table, struct u128 bun
                                       struct buf *packed, struct error *err);
 
 /* Calls visit for every known model, in order of name. */
+enum model_state { MODEL_UNLOADED, MODEL_LOADING, MODEL_LOADED };
 struct model_info {
-    const char *name;
+    const char *name, *own_name; /* own: that workers register */
+    enum model_state state;
     const char *family; /* text_model.family; "": not here yet, or unknown */
     struct u128 revision;
     uint32_t max_context, replicas_ready;

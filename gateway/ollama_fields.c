@@ -68,15 +68,6 @@ static int read_think(struct field_reader *r, enum json_event first) {
     return 0;
 }
 
-/* -1 means none. */
-static int read_seed(struct field_reader *r, enum json_event first) {
-    if (field_int(r, first, 0, 0, &r->g->seed))
-        return -1;
-    if (r->g->seed != -1)
-        r->g->given |= GENREQ_SEED;
-    return 0;
-}
-
 /* clang-format off */
 static const struct field option_rows[] = {
     NUMBER_FIELD("temperature", temperature, 0, 2, GENREQ_TEMPERATURE),
@@ -86,10 +77,10 @@ static const struct field option_rows[] = {
     NUMBER_FIELD("top_n_sigma", top_n_sigma, -1000, 1000, 0),
     NUMBER_FIELD("presence_penalty", presence_penalty, -2, 2, 0),
     NUMBER_FIELD("frequency_penalty", frequency_penalty, -2, 2, 0),
-    CUSTOM_FIELD("seed", read_seed),
+    CUSTOM_FIELD("seed", field_seed),
     CUSTOM_FIELD("stop", field_stops),
     INT_FIELD("num_ctx", context_tokens, 1, INT32_MAX, 0),
-    { .name = "penalize_newline", .kind = FIELD_REFUSED, .neutral = "true" },
+    NEUTRAL_FIELD("penalize_newline", "true"),
     REFUSED_FIELD("embedding_only"),
     REFUSED_FIELD("vocab_only"),
     /* how a server that loads models for each request does it */
@@ -127,7 +118,7 @@ static int read_options(struct field_reader *r, enum json_event first) {
     CUSTOM_FIELD("think", read_think),                                                             \
     BOOL_FIELD("logprobs", logprobs, 0),                                                           \
     INT_FIELD("top_logprobs", top_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, GENREQ_TOP_LOGPROBS),      \
-    { .name = "n_cmpl", .kind = FIELD_REFUSED, .neutral = "1" },                                   \
+    NEUTRAL_FIELD("n_cmpl", "1"),                                                                  \
     /* a prompt that does not fit is refused, and a text ends where the context does */            \
     PASSED_FIELD("truncate"),                                                                      \
     PASSED_FIELD("shift")
@@ -181,11 +172,6 @@ static void write_message(struct json_writer *w, const char *role, struct bytes 
     json_end_object(w);
 }
 
-static struct bytes keep(struct genreq *g, const void *data, size_t len) {
-    const void *copy = arena_copy(&g->arena, data, len);
-    return copy ? bytes_of(copy, len) : bytes_of(NULL, 0);
-}
-
 /* The messages that the prompt is: the system's, if there is one, and the user's. 0, or -1 with
  * *err filled. */
 static int write_messages(struct ollama_request *q, struct api_error *err) {
@@ -197,10 +183,9 @@ static int write_messages(struct ollama_request *q, struct api_error *err) {
         write_message(&w, "system", q->system);
     write_message(&w, "user", q->prompt);
     json_end_array(&w);
-    q->g.messages = keep(&q->g, text.data, text.len);
+    int rc = genreq_keep(&q->g, &text, &q->g.messages, err);
     buf_release(&text);
-    return q->g.messages.len ? 0
-                             : api_error_set(err, API_TOO_LARGE, "prompt", "'prompt' is too large");
+    return rc;
 }
 
 /* The prompt as it stands: raw, or for a model without a template. */

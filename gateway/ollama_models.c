@@ -8,6 +8,7 @@
 #include "gateway/field.h"
 #include "gateway/gateway_metrics.h"
 #include "gateway/prepare.h"
+#include "gateway/scheduler_link.h"
 
 #define OLLAMA_VERSION "0.12.11" /* whose API this is */
 enum { SHOW_BODY_MAX = 64 << 10 };
@@ -71,8 +72,8 @@ static void model_members(struct json_writer *w, const struct model_info *info) 
 
 static void add_tag(void *ctx, const struct model_info *info) {
     struct json_writer *w = ctx;
-    if (!info->servable)
-        return;
+    if (!info->servable && info->created_s)
+        return; /* not usable yet; what was never loaded can be asked for */
     json_begin_object(w);
     model_members(w, info);
     time_member(w, "modified_at", info->created_s);
@@ -121,6 +122,8 @@ void ollama_ps(struct event_thread *thread, struct http_request *req) {
 static int find_model(struct event_thread *thread, struct bytes name, struct served_model **out,
                       struct api_error *err) {
     enum model_found found = model_table_find(thread->gw->models, name, out);
+    if (found == MODEL_NOT_READY)
+        scheduler_link_want(thread->gw->link, name);
     return found == MODEL_READY ? 0 : prepare_refuse_model(found, name, err);
 }
 
@@ -219,15 +222,13 @@ void ollama_show(struct event_thread *thread, struct http_request *req) {
     genreq_release(&g);
 }
 
-void ollama_load(struct event_thread *thread, struct http_request *req, const struct genreq *g) {
+int ollama_load(struct event_thread *thread, struct http_request *req, const struct genreq *g,
+                struct api_error *err) {
     struct served_model *m = NULL;
-    struct api_error err;
     struct buf body = {0};
     CHECK(genreq_asks_nothing(g));
-    if (find_model(thread, g->model, &m, &err)) {
-        error_respond(req, &err);
-        return;
-    }
+    if (find_model(thread, g->model, &m, err))
+        return -1;
     buf_add_str(&body, "{\"model\":\"");
     buf_add_json(&body, bytes_str(m->name));
     buf_add_str(&body, "\",\"created_at\":\"");
@@ -238,6 +239,7 @@ void ollama_load(struct event_thread *thread, struct http_request *req, const st
     buf_add_str(&body, ",\"done\":true,\"done_reason\":\"load\"}\n");
     respond(req, &body);
     served_model_put(m);
+    return 0;
 }
 
 void ollama_version(struct http_request *req) {

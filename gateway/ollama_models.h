@@ -25,8 +25,10 @@ void ollama_show(struct event_thread *thread, struct http_request *req);
 /* GET /api/version: the version of Ollama whose API this is, so that clients which ask for a least
  * one go on; our own beside it. */
 void ollama_version(struct http_request *req);
-/* A request that asks nothing (genreq_asks_nothing): is the model here? */
-void ollama_load(struct event_thread *thread, struct http_request *req, const struct genreq *g);
+/* A request that asks nothing (genreq_asks_nothing): is the model here? 0, or -1 with *err filled,
+ * to be answered. */
+MUST_CHECK int ollama_load(struct event_thread *thread, struct http_request *req,
+                           const struct genreq *g, struct api_error *err);
 /* What Ollama has and this server has not: an error that names the path and says why. */
 void ollama_refuse(struct http_request *req);
 /* Appends "2026-11-23T09:06:37Z": seconds since 1970, in UTC. */

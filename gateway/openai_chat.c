@@ -50,10 +50,11 @@ static int read_tool_choice(struct field_reader *r, enum json_event first) {
 
 /* clang-format off */
 static const struct field rows[] = {
-    INT_FIELD("max_completion_tokens", max_completion_tokens, 1, WIRE_MAX_TOKENS,
+    INT_FIELD("max_completion_tokens", max_completion_tokens, 0, WIRE_MAX_TOKENS,
               GENREQ_MAX_COMPLETION_TOKENS),
     BOOL_FIELD("logprobs", logprobs, 0),
     INT_FIELD("top_logprobs", top_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, GENREQ_TOP_LOGPROBS),
+    INT_FIELD("prompt_logprobs", prompt_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, 0),
     CUSTOM_FIELD("tool_choice", read_tool_choice),
     BOOL_FIELD("parallel_tool_calls", parallel_tool_calls, 0),
     BOOL_FIELD("include_reasoning", include_reasoning, 0),
@@ -62,9 +63,10 @@ static const struct field rows[] = {
 };
 /* clang-format on */
 
+/* its own go before those of the others that have their names */
 static const struct field_table chat_own = {rows, ARRAY_LEN(rows)};
-static const struct field_table *const chat_tables[] = {&field_shared, &field_constraint,
-                                                        &field_peers, &field_template, &chat_own};
+static const struct field_table *const chat_tables[] = {&chat_own, &field_shared, &field_constraint,
+                                                        &field_peers, &field_template};
 const struct field_set fields_chat = {chat_tables, ARRAY_LEN(chat_tables)};
 
 int openai_chat_parse(struct genreq *g, struct bytes body, struct api_error *err) {
@@ -84,6 +86,8 @@ int openai_chat_parse(struct genreq *g, struct bytes body, struct api_error *err
     if (g->given & GENREQ_TOP_LOGPROBS && g->top_logprobs > 0 && !g->logprobs)
         return api_error_set(err, API_BAD_REQUEST, "top_logprobs",
                              "'top_logprobs' needs 'logprobs': true");
+    if (genreq_check_prompt_logprobs(g, err))
+        return -1;
     if (g->continue_final_message && g->add_generation_prompt)
         return api_error_set(err, API_BAD_REQUEST, "continue_final_message",
                              "'continue_final_message' needs 'add_generation_prompt': false");

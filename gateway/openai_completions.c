@@ -5,7 +5,7 @@ static int push_prompt(struct field_reader *r, struct genreq_prompt *list, uint3
                        enum json_event event) {
     struct genreq_prompt *p = &list[*count];
     if (*count == GENREQ_PROMPTS_MAX)
-        return api_error_set(r->err, API_BAD_REQUEST, "prompt", "more than %d prompts",
+        return api_error_set(r->err, API_BAD_REQUEST, r->name, "more than %d prompts",
                              GENREQ_PROMPTS_MAX);
     *p = (struct genreq_prompt){.is_ids = event == JSON_ARRAY_BEGIN};
     ++*count;
@@ -51,11 +51,10 @@ int field_prompt(struct field_reader *r, enum json_event first) {
         return field_wrong_type(r, "a string or an array", first);
     }
     if (count == 0)
-        return api_error_set(r->err, API_BAD_REQUEST, "prompt", "'prompt' is empty");
+        return api_error_set(r->err, API_BAD_REQUEST, r->name, "'%s' is empty", r->name);
     r->g->prompt_count = count;
     r->g->prompts = arena_copy(&r->g->arena, list, count * sizeof list[0]);
-    return r->g->prompts ? 0
-                         : api_error_set(r->err, API_TOO_LARGE, "prompt", "'prompt' is too large");
+    return r->g->prompts ? 0 : field_too_large(r);
 }
 
 static int read_logprobs(struct field_reader *r, enum json_event first) {
@@ -70,20 +69,24 @@ static int read_logprobs(struct field_reader *r, enum json_event first) {
 /* clang-format off */
 static const struct field rows[] = {
     CUSTOM_FIELD("prompt", field_prompt),
+    BOOL_FIELD("echo", echo, 0),
     CUSTOM_FIELD("logprobs", read_logprobs),
+    INT_FIELD("prompt_logprobs", prompt_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, 0),
+    INT_FIELD("best_of", best_of, 0, GENREQ_CHOICES_MAX, 0),
     /* of chats alone */
     REFUSED_FIELD("messages"),
     REFUSED_FIELD("tools"),
     REFUSED_FIELD("documents"),
     REFUSED_FIELD("chat_template"),
     REFUSED_FIELD("chat_template_kwargs"),
-    { .name = "tool_choice", .kind = FIELD_REFUSED, .neutral = "\"none\" \"auto\"" },
+    NEUTRAL_FIELD("tool_choice", "\"none\" \"auto\""),
 };
 /* clang-format on */
 
 static const struct field_table completions_own = {rows, ARRAY_LEN(rows)};
-static const struct field_table *const completions_tables[] = {&field_shared, &field_constraint,
-                                                               &field_peers, &completions_own};
+/* its own go before those of the others that have their names */
+static const struct field_table *const completions_tables[] = {&completions_own, &field_shared,
+                                                               &field_constraint, &field_peers};
 const struct field_set fields_completions = {completions_tables, ARRAY_LEN(completions_tables)};
 
 int openai_completions_parse(struct genreq *g, struct bytes body, struct api_error *err) {
@@ -95,8 +98,13 @@ int openai_completions_parse(struct genreq *g, struct bytes body, struct api_err
         if (g->prompts[i].is_ids && g->prompts[i].ids.count == 0)
             return api_error_set(err, API_BAD_REQUEST, "prompt",
                                  "'prompt' holds an empty list of token ids");
-    if (g->prompt_count * (uint64_t)g->choice_count > GENREQ_CHOICES_MAX)
-        return api_error_set(err, API_BAD_REQUEST, "n", "prompts times 'n' is more than %d",
-                             GENREQ_CHOICES_MAX);
-    return 0;
+    if (g->best_of > 1 && g->best_of < g->choice_count)
+        return api_error_set(err, API_BAD_REQUEST, "best_of",
+                             "'best_of' must be at least 'n', which is %lld",
+                             (long long)g->choice_count);
+    if (g->best_of > g->choice_count && g->stream)
+        return api_error_set(err, API_BAD_REQUEST, "best_of",
+                             "'best_of' cannot be had with 'stream': which choices are the best is "
+                             "known at the end");
+    return genreq_check_choices(g, err) ? -1 : genreq_check_prompt_logprobs(g, err);
 }

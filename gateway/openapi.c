@@ -20,12 +20,13 @@ static const char *const ERROR_SCHEMAS[ERROR_SHAPE_COUNT] = {
         "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":"
         "\"object\",\"required\":[\"code\",\"message\",\"type\"],\"properties\":{\"code\":{"
         "\"type\":\"integer\"},\"message\":{\"type\":\"string\"},\"type\":{\"type\":\"string\"}}}}}",
+    [ERROR_SHAPE_COHERE] = "{\"type\":\"object\",\"required\":[\"message\"],\"properties\":{"
+                           "\"message\":{\"type\":\"string\"}}}",
 };
 static const char *const ERROR_NAMES[ERROR_SHAPE_COUNT] = {
-    [ERROR_SHAPE_OPENAI] = "Error",
-    [ERROR_SHAPE_ANTHROPIC] = "AnthropicError",
-    [ERROR_SHAPE_OLLAMA] = "OllamaError",
-    [ERROR_SHAPE_LLAMA] = "LlamaError",
+    [ERROR_SHAPE_OPENAI] = "Error",       [ERROR_SHAPE_ANTHROPIC] = "AnthropicError",
+    [ERROR_SHAPE_OLLAMA] = "OllamaError", [ERROR_SHAPE_LLAMA] = "LlamaError",
+    [ERROR_SHAPE_COHERE] = "CohereError",
 };
 
 /* ---- fields ---- */

@@ -11,15 +11,25 @@
 #include "gateway/genreq.h"
 #include "gateway/model_table.h"
 
+/* Of a prompt that is echoed: they must fit a grammar. */
+enum { ECHO_TOKENS_MAX = 100000 };
+
 struct prepared {
-    struct token_vec *prompts; /* owned: one for each prompt */
-    uint32_t *max_tokens;      /* owned: output tokens of each prompt's choices */
+    enum wire_request_kind kind; /* 0: GENERATE */
+    struct token_vec *prompts;   /* owned: one for each prompt */
+    uint32_t *max_tokens;        /* owned: output tokens of each prompt's choices */
     uint32_t prompt_count;
-    struct wire_sampling sampling; /* bias columns: owned by bias_ids, bias_values */
-    uint32_t *bias_ids;            /* owned */
-    float *bias_values;            /* owned */
+    /* its bias columns and breakers are owned by the next three */
+    struct wire_sampling sampling;
+    struct buf dry_breakers;
+    uint32_t *bias_ids;         /* owned */
+    float *bias_values;         /* owned */
+    struct buf allowed;         /* owned: a bit for each token that may come; empty: all may */
+    struct token_vec bad_words; /* owned: as the message has them */
     uint32_t stop_tokens[WIRE_MAX_STOP_TOKENS];
     uint32_t stop_token_count;
+    bool echo;                       /* the prompt is computed as output (submission.h), */
+    bool hides_echo;                 /* for its log-probabilities alone: choices begin behind it */
     struct buf grammar;              /* owned: what the answer must look like; empty: anything */
     struct parse_config parse;       /* how a chat's answer is read; all NULL: as it is */
     struct parse_tools *parse_tools; /* owned */
@@ -29,6 +39,21 @@ struct prepared {
  * either way. */
 MUST_CHECK int prepare(const struct genreq *g, const struct served_model *model, uint64_t seed,
                        struct prepared *p, struct api_error *err);
+/* 0: a text of so many bytes may have `most` tokens or fewer; -1 with *err filled: it has more, whatever
+ * it says, so nobody need count them. */
+MUST_CHECK int prepare_check_bytes(const struct served_model *m, size_t bytes, size_t most,
+                                   const char *param, struct api_error *err);
+/* The tokens of prompt i, which is no chat's: a text, or ids. Replaces nothing in *out, which is
+ * empty. 0, or -1 with *err filled. */
+MUST_CHECK int prepare_text(const struct genreq *g, uint32_t i, const struct text_model *text,
+                            struct token_vec *out, struct api_error *err);
+/* Leaves `most` tokens of a longer prompt, as g->truncate says. from: a text, of whose special
+ * tokens at both ends none is cut; or NULL. */
+void prepare_cut(const struct genreq *g, const struct tokenizer *t,
+                 const struct genreq_prompt *from, size_t most, struct token_vec *ids);
+/* 0: all ids are below the model's width. */
+MUST_CHECK int prepare_check_ids(const uint32_t *ids, size_t count, const struct served_model *m,
+                                 const char *param, struct api_error *err);
 /* Appends a chat's rendered prompt, and to spots (may be NULL) where it spells control tokens that
  * are only text (text/guard.h). 0, or -1 with *err filled. */
 MUST_CHECK int prepare_chat_text(const struct genreq *g, const struct text_model *text,

@@ -1,5 +1,6 @@
 #include "gateway/prepare_pool.h"
 
+#include "gateway/infill.h"
 #include "gateway/responses.h"
 
 struct prepare_pool {
@@ -19,10 +20,7 @@ void prepare_job_free(struct prepare_job *job) {
 }
 
 size_t prepare_cost(const struct genreq *g) {
-    size_t bytes = g->messages.len + g->tools.len + g->documents.len + g->infill.prefix.len +
-                   g->infill.suffix.len;
-    for (uint32_t i = 0; i < g->infill.file_count; i++)
-        bytes += g->infill.files[i].text.len;
+    size_t bytes = g->messages.len + g->tools.len + g->documents.len + infill_bytes(g);
     for (uint32_t i = 0; i < g->prompt_count; i++)
         bytes += g->prompts[i].text.len;
     return bytes;
@@ -36,7 +34,9 @@ static int do_job(struct prepare_job *job) {
         if (model_table_find(job->models, job->g.model, &job->model) != MODEL_READY)
             return 0;
     }
-    return prepare(&job->g, job->model, job->seed, &job->prepared, &job->err);
+    int rc = prepare(&job->g, job->model, job->seed, &job->prepared, &job->err);
+    return job->g.arena.starved || job->prepared.grammar.failed ? api_error_out_of_memory(&job->err)
+                                                                : rc;
 }
 
 static struct prepare_job *job_of(struct work *work) {
@@ -111,7 +111,7 @@ struct prepare_job *prepare_pool_push_body(struct prepare_pool *p, const struct 
     struct prepare_job *job = mem_alloc(sizeof *job);
     *job = *known;
     buf_add_bytes(&job->body, body);
-    if (push(p, job, known->tenant, body.len))
+    if (!job->body.failed && push(p, job, known->tenant, body.len))
         return job;
     buf_release(&job->body);
     mem_free(job);

@@ -13,9 +13,11 @@ static const struct {
     {"include_stop", offsetof(struct genreq, include_stop_text)},
     {"skip_special", offsetof(struct genreq, skip_special_tokens)},
     {"logprobs", offsetof(struct genreq, logprobs)},
+    {"tokens_as_ids", offsetof(struct genreq, tokens_as_ids)},
     {"token_ids", offsetof(struct genreq, return_token_ids)},
     {"parallel_calls", offsetof(struct genreq, parallel_tool_calls)},
     {"reasoning", offsetof(struct genreq, include_reasoning)},
+    {"service_tier", offsetof(struct genreq, service_tier)},
 };
 
 static bool *flag_of(const struct genreq *g, size_t i) {

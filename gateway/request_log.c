@@ -41,7 +41,7 @@ static void write_name(const char *name, char *out, size_t size) {
 }
 
 void request_log_generation(const struct request_line *line) {
-    char model[300], ttft[48] = "", response[96] = "";
+    char model[300], ttft[48] = "", response[96] = "", trace[48] = "";
     if (!log_enabled(LOG_INFO))
         return;
     write_name(line->model ? line->model : "-", model, sizeof model);
@@ -49,9 +49,11 @@ void request_log_generation(const struct request_line *line) {
         snprintf(ttft, sizeof ttft, " ttft_ms=%.3f", ms(line->ttft_us));
     if (line->response)
         snprintf(response, sizeof response, " response=%s", line->response);
+    if (*line->trace)
+        snprintf(trace, sizeof trace, " trace=%s", line->trace);
     log_info("request id=%s path=%s model=%s prompt_tokens=%u cached_tokens=%u output_tokens=%u%s "
-             "duration_ms=%.3f finish=%s status=%d%s",
+             "duration_ms=%.3f finish=%s status=%d%s%s",
              line->id, line->path, model, line->prompt_tokens, line->cached_tokens,
-             line->output_tokens, ttft, ms(line->duration_us), line->finish, line->status,
-             response);
+             line->output_tokens, ttft, ms(line->duration_us), line->finish, line->status, response,
+             trace);
 }

@@ -17,6 +17,7 @@
 struct request_line {
     const char *id;       /* http_request_id */
     const char *response; /* the id in its body; NULL: there is none, or it is the same */
+    const char *trace;    /* the trace's id; "": it is not traced */
     const char *path;     /* the route's */
     const char *model;    /* NULL: none was found */
     uint32_t prompt_tokens, cached_tokens, output_tokens;

@@ -1,5 +1,7 @@
 #include "gateway/response.h"
 
+#include <inttypes.h>
+
 #include "base/hash.h"
 
 /* OpenAI's two dialects differ in these words. */
@@ -30,6 +32,16 @@ static const struct shape shapes[GENREQ_DIALECT_COUNT] = {
     [GENREQ_RESPONSES] = {.id_prefix = "resp_"},
     [GENREQ_COMPLETION] = {.id_prefix = "cmpl-"},
     [GENREQ_INFILL] = {.id_prefix = "cmpl-"},
+    [GENREQ_EMBEDDINGS] = {.id_prefix = "embd-"},
+    [GENREQ_LLAMA_EMBEDDING] = {.id_prefix = "embd-"},
+    [GENREQ_OLLAMA_EMBED] = {.id_prefix = "ollama-"},
+    [GENREQ_OLLAMA_EMBEDDINGS] = {.id_prefix = "ollama-"},
+    [GENREQ_RERANK] = {.id_prefix = "rerank-"},
+    [GENREQ_SCORE] = {.id_prefix = "score-"},
+    [GENREQ_POOLING] = {.id_prefix = "pool-"},
+    [GENREQ_CLASSIFY] = {.id_prefix = "classify-"},
+    [GENREQ_COHERE_EMBED] = {.id_prefix = "embd-"},
+    [GENREQ_GENERATE] = {.id_prefix = "gen-"},
 };
 
 #define ADD(out, literal) buf_add((out), (literal), sizeof(literal) - 1)
@@ -52,6 +64,14 @@ void response_init(struct response_writer *r, enum genreq_dialect dialect, bool 
              (long long)created_s);
     buf_add_json(&r->head, model);
     ADD(&r->head, "\",\"choices\":[");
+}
+
+void response_tell_tier(struct response_writer *r) {
+    static const char CHOICES[] = ",\"choices\":[";
+    CHECK(r->head.len > sizeof CHOICES);
+    r->head.len -= sizeof CHOICES - 1;
+    ADD(&r->head, ",\"service_tier\":\"default\"");
+    ADD(&r->head, CHOICES);
 }
 
 void response_release(struct response_writer *r) {
@@ -84,6 +104,12 @@ static void chunk_open(const struct response_writer *r, uint32_t index, struct b
     buf_add_u64(out, index);
 }
 
+static void add_fingerprint(const struct response_writer *r, struct buf *out) {
+    if (!u128_is_zero(r->fingerprint))
+        buf_addf(out, ",\"system_fingerprint\":\"fp_%016" PRIx64 "\"",
+                 r->fingerprint.hi ^ r->fingerprint.lo);
+}
+
 static void chunk_close(const struct response_writer *r, const struct usage *usage,
                         struct buf *out) {
     if (r->continuous_usage && usage) {
@@ -101,6 +127,7 @@ void response_chunk_begin(const struct response_writer *r, uint32_t index, struc
         return;
     chunk_open(r, index, out);
     buf_add_str(out, shape->begin);
+    add_fingerprint(r, out);
     chunk_close(r, NULL, out);
 }
 
@@ -168,14 +195,19 @@ void response_chunk_finish(const struct response_writer *r, uint32_t index,
     buf_add_str(out, shapes[r->dialect].finish);
     buf_add_str(out, choice_finish_text(finish));
     ADD(out, "\"}]");
+    add_fingerprint(r, out);
     chunk_close(r, usage, out);
 }
 
 void response_chunk_usage(const struct response_writer *r, const struct usage *usage,
                           struct buf *out) {
     buf_add(out, r->head.data, r->head.len);
-    ADD(out, "],");
-    add_usage(usage, out);
+    ADD(out, "]");
+    add_fingerprint(r, out);
+    if (usage) {
+        ADD(out, ",");
+        add_usage(usage, out);
+    }
     ADD(out, "}\n\n");
 }
 
@@ -243,7 +275,9 @@ void response_full_choice(const struct response_writer *r, bool first, uint32_t 
 
 void response_full_end(const struct response_writer *r, const struct usage *usage,
                        struct buf *out) {
-    ADD(out, "],");
+    ADD(out, "]");
+    add_fingerprint(r, out);
+    ADD(out, ",");
     add_usage(usage, out);
     ADD(out, "}");
 }

@@ -234,7 +234,7 @@ static void read_items(struct bytes list, struct listed_items *items) {
                 CHECK(skipped);
             }
         }
-        item.whole = bytes_of(r.start + begin, r.offset + r.raw.len - begin);
+        item.whole = json_since(&r, begin);
         vec_push(items, item);
     }
     CHECK_MSG(r.last == JSON_ARRAY_END, "items are no JSON");
@@ -303,8 +303,8 @@ static void list_items(struct event_thread *thread, struct http_request *req,
     buf_release(&out);
 }
 
-static void tell(struct event_thread *thread, struct http_request *req,
-                 struct kept_response *kept) {
+static void respond_with(struct event_thread *thread, struct http_request *req,
+                         struct kept_response *kept) {
     struct buf object = {0};
     kept_response_object(store_of(thread), kept, &object);
     respond(req, &object);
@@ -329,7 +329,7 @@ void response_call_get(struct event_thread *thread, struct http_request *req, st
     if (items)
         list_items(thread, req, kept);
     else
-        tell(thread, req, kept);
+        respond_with(thread, req, kept);
     kept_response_put(store_of(thread), kept);
 }
 
@@ -374,7 +374,7 @@ void response_call_cancel(struct event_thread *thread, struct http_request *req,
     if (!kept)
         return;
     if (kept_response_cancel(store_of(thread), kept, say_cancelled))
-        tell(thread, req, kept);
+        respond_with(thread, req, kept);
     else
         refuse(req, API_BAD_REQUEST, NULL,
                "only a response that was made with 'background' can be cancelled");

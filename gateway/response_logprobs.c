@@ -13,7 +13,7 @@
 #include "formats/json.h"
 
 #define SEPARATOR '\x1f'
-enum { TOKEN_TEXT_MAX = 1024 };
+enum { TOKEN_TEXT_MAX = 1024, TOKEN_NAME_MAX = 24 };
 
 /* A token's bytes as valid UTF-8: each byte that belongs to no whole character becomes U+FFFD. */
 static size_t token_text(const struct tokenizer *t, uint32_t id, char out[TOKEN_TEXT_MAX]) {
@@ -53,10 +53,28 @@ static void add_number(float value, struct buf *out) {
     buf_add_str(out, text);
 }
 
-static void add_chat_fields(const struct tokenizer *t, uint32_t id, float value, struct buf *out) {
-    struct bytes raw = tokenizer_token_bytes(t, id);
+/* vLLM's return_tokens_as_token_ids. */
+static struct bytes id_name(uint32_t id, char out[TOKEN_NAME_MAX]) {
+    return bytes_of(out, (size_t)snprintf(out, TOKEN_NAME_MAX, "token_id:%u", id));
+}
+
+static void add_name(const struct token_names *t, uint32_t id, struct buf *out) {
+    char text[TOKEN_NAME_MAX];
+    if (!t->as_ids) {
+        add_token(t->tokenizer, id, out);
+        return;
+    }
+    buf_add_byte(out, '"');
+    buf_add_bytes(out, id_name(id, text));
+    buf_add_byte(out, '"');
+}
+
+static void add_chat_fields(const struct token_names *t, uint32_t id, float value,
+                            struct buf *out) {
+    char text[TOKEN_NAME_MAX];
+    struct bytes raw = t->as_ids ? id_name(id, text) : tokenizer_token_bytes(t->tokenizer, id);
     buf_add_str(out, "\"token\":");
-    add_token(t, id, out);
+    add_name(t, id, out);
     buf_add_str(out, ",\"logprob\":");
     add_number(value, out);
     buf_add_str(out, ",\"bytes\":[");
@@ -69,7 +87,7 @@ static void add_chat_fields(const struct tokenizer *t, uint32_t id, float value,
 }
 
 /* with_ids: llama.cpp's, which has the token's id in front. */
-static void add_chat_entry(const struct tokenizer *t, const struct token_logprobs *lp,
+static void add_chat_entry(const struct token_names *t, const struct token_logprobs *lp,
                            bool with_ids, struct buf *out) {
     buf_add_byte(out, '{');
     if (with_ids)
@@ -88,16 +106,18 @@ static void add_chat_entry(const struct tokenizer *t, const struct token_logprob
 
 /* Two tokens may read the same (halves of characters do); an object must not repeat a key, so the
  * likelier one stays. */
-static bool is_repeated(const struct tokenizer *t, const struct token_logprobs *lp, uint32_t i) {
+static bool is_repeated(const struct token_names *t, const struct token_logprobs *lp, uint32_t i) {
     char text[TOKEN_TEXT_MAX], other[TOKEN_TEXT_MAX];
-    size_t len = token_text(t, lp->ids[i], text);
+    if (t->as_ids)
+        return false;
+    size_t len = token_text(t->tokenizer, lp->ids[i], text);
     for (uint32_t j = 1; j < i; j++)
-        if (token_text(t, lp->ids[j], other) == len && memcmp(text, other, len) == 0)
+        if (token_text(t->tokenizer, lp->ids[j], other) == len && memcmp(text, other, len) == 0)
             return true;
     return false;
 }
 
-static void add_completions_top(const struct tokenizer *t, const struct token_logprobs *lp,
+static void add_completions_top(const struct token_names *t, const struct token_logprobs *lp,
                                 struct buf *out) {
     bool any = false;
     buf_add_byte(out, '{');
@@ -107,30 +127,95 @@ static void add_completions_top(const struct tokenizer *t, const struct token_lo
         if (any)
             buf_add_byte(out, ',');
         any = true;
-        add_token(t, lp->ids[i], out);
+        add_name(t, lp->ids[i], out);
         buf_add_byte(out, ':');
         add_number(lp->values[i], out);
     }
     buf_add_byte(out, '}');
 }
 
-static void add_completions_entry(const struct tokenizer *t, const struct token_logprobs *lp,
+static void add_completions_entry(const struct token_names *t, const struct token_logprobs *lp,
                                   uint32_t text_offset, struct buf *out) {
-    add_token(t, lp->ids[0], out);
+    bool none = isnan(lp->values[0]); /* a prompt's first */
+    add_name(t, lp->ids[0], out);
     buf_add_byte(out, SEPARATOR);
-    add_number(lp->values[0], out);
+    if (none)
+        buf_add_str(out, "null");
+    else
+        add_number(lp->values[0], out);
     buf_add_byte(out, SEPARATOR);
     buf_add_u64(out, text_offset);
     buf_add_byte(out, SEPARATOR);
-    add_completions_top(t, lp, out);
+    if (none)
+        buf_add_str(out, "null");
+    else
+        add_completions_top(t, lp, out);
     buf_add_byte(out, '\n');
 }
 
-void response_logprobs_entry(enum genreq_dialect dialect, const struct tokenizer *t,
+/* An object from ids to what is known of them, the token's own first. */
+void response_prompt_logprobs_entry(const struct tokenizer *t, const struct token_logprobs *lp,
+                                    struct buf *out) {
+    if (out->len)
+        buf_add_byte(out, ',');
+    if (lp->count == 0 || isnan(lp->values[0])) { /* the first */
+        buf_add_str(out, "null");
+        return;
+    }
+    uint32_t own_rank = 0; /* not known */
+    for (uint32_t i = 1; i < lp->count; i++)
+        if (lp->ids[i] == lp->ids[0])
+            own_rank = i;
+    for (uint32_t i = 0; i < lp->count; i++) {
+        uint32_t rank = i ? i : own_rank;
+        if (i && lp->ids[i] == lp->ids[0])
+            continue;
+        buf_addf(out, "%s\"%u\":{\"logprob\":", i ? "," : "{", lp->ids[i]);
+        add_number(lp->values[i], out);
+        buf_add_str(out, ",\"rank\":");
+        if (rank)
+            buf_add_u64(out, rank);
+        else
+            buf_add_str(out, "null");
+        buf_add_str(out, ",\"decoded_token\":");
+        add_token(t, lp->ids[i], out);
+        buf_add_byte(out, '}');
+    }
+    buf_add_byte(out, '}');
+}
+
+/* SGLang's: [value, id, text]. */
+static void add_triple(const struct token_names *t, uint32_t id, float value, struct buf *out) {
+    buf_add_byte(out, '[');
+    add_number(value, out);
+    buf_addf(out, ",%u,", id);
+    if (t->as_ids)
+        buf_add_str(out, "null");
+    else
+        add_token(t->tokenizer, id, out);
+    buf_add_byte(out, ']');
+}
+
+static void add_sglang_entry(const struct token_names *t, const struct token_logprobs *lp,
+                             struct buf *out) {
+    add_triple(t, lp->ids[0], lp->values[0], out);
+    buf_add_byte(out, SEPARATOR);
+    buf_add_byte(out, '[');
+    for (uint32_t i = 1; i < lp->count; i++) {
+        if (i > 1)
+            buf_add_byte(out, ',');
+        add_triple(t, lp->ids[i], lp->values[i], out);
+    }
+    buf_add_str(out, "]\n");
+}
+
+void response_logprobs_entry(enum genreq_dialect dialect, const struct token_names *t,
                              const struct token_logprobs *lp, uint32_t text_offset,
                              struct buf *out) {
     if (dialect == GENREQ_COMPLETIONS)
         add_completions_entry(t, lp, text_offset, out);
+    else if (dialect == GENREQ_GENERATE)
+        add_sglang_entry(t, lp, out);
     else
         add_chat_entry(t, lp, dialect == GENREQ_COMPLETION || dialect == GENREQ_INFILL, out);
 }
@@ -155,6 +240,12 @@ void response_logprobs_value(enum genreq_dialect dialect, struct bytes entries, 
         buf_add_str(out, "{\"content\":[");
         add_column(entries, 0, out);
         buf_add_str(out, "],\"refusal\":null}");
+        return;
+    }
+    if (dialect == GENREQ_GENERATE) {
+        add_column(entries, 0, out);
+        buf_add_byte(out, '\n');
+        add_column(entries, 1, out);
         return;
     }
     if (dialect != GENREQ_COMPLETIONS) { /* a plain list */

@@ -154,18 +154,19 @@ static void list(struct response_store *s, struct kept_response *k) {
     count_bytes(s, k);
 }
 
-struct kept_response *response_store_add(struct response_store *s, const struct kept_parts *parts) {
+struct kept_response *response_store_add(struct response_store *s,
+                                         const struct kept_contents *contents) {
     struct kept_response *k = mem_alloc(sizeof *k);
     *k = (struct kept_response){.refs = 1,
-                                .running = parts->running,
-                                .background = parts->running,
-                                .streams = parts->streams,
-                                .number = parts->number,
-                                .tenant = parts->tenant,
-                                .turn_count = parts->turn_count};
-    buf_add_bytes(&k->object, parts->object);
-    buf_add_bytes(&k->items, parts->items);
-    buf_add_bytes(&k->turns, parts->turns);
+                                .running = contents->running,
+                                .background = contents->running,
+                                .streams = contents->streams,
+                                .number = contents->number,
+                                .tenant = contents->tenant,
+                                .turn_count = contents->turn_count};
+    buf_add_bytes(&k->object, contents->object);
+    buf_add_bytes(&k->items, contents->items);
+    buf_add_bytes(&k->turns, contents->turns);
     if (size_of(k) > s->bytes_max) {
         free_kept(k);
         return NULL;

@@ -25,12 +25,13 @@ struct kept_response;
 struct response_store *response_store_new(uint64_t bytes_max);
 /* When no reference is held any more. Clears the pointer. */
 void response_store_free(struct response_store **store);
-/* Of all that are kept. */
+/* Bytes of all that is kept. */
 uint64_t response_store_bytes(struct response_store *store);
+/* How many responses are kept. */
 size_t response_store_count(struct response_store *store);
 
 /* What an answer begins with; texts are copied. */
-struct kept_parts {
+struct kept_contents {
     struct u128 number, tenant;
     struct bytes object; /* as GET answers it */
     struct bytes items;  /* its input, comma-separated objects */
@@ -41,7 +42,7 @@ struct kept_parts {
 };
 /* Returns a reference; NULL: it is larger than the whole budget. */
 struct kept_response *response_store_add(struct response_store *store,
-                                         const struct kept_parts *parts);
+                                         const struct kept_contents *contents);
 /* Returns a reference; NULL: there is none. */
 struct kept_response *response_store_find(struct response_store *store, struct u128 number,
                                           struct u128 tenant);
@@ -62,13 +63,17 @@ struct kept_end {
     struct bytes object, turns, events; /* events: the last ones */
     uint32_t turn_count;
 };
+/* Puts the end in: the object and turns replace those before, the events are appended. Nothing
+ * where it does not run any more. */
 void kept_response_end(struct response_store *store, struct kept_response *kept,
                        const struct kept_end *end);
 
 /* ---- reading: copies, appended to out ---- */
 
+/* The object, as GET answers it. */
 void kept_response_object(struct response_store *store, struct kept_response *kept,
                           struct buf *out);
+/* The items of its input, with commas between. */
 void kept_response_items(struct response_store *store, struct kept_response *kept, struct buf *out);
 /* Returns how many turns there are. */
 uint32_t kept_response_turns(struct response_store *store, struct kept_response *kept,
@@ -82,7 +87,9 @@ bool kept_response_seek(struct response_store *store, struct kept_response *kept
                         size_t *at);
 /* Cancelled, or out of the store. */
 bool kept_response_is_dropped(struct response_store *store, struct kept_response *kept);
+/* In the background, and not ended yet. */
 bool kept_response_is_running(struct response_store *store, struct kept_response *kept);
+/* Whether it was made with events. */
 bool kept_response_streams(const struct kept_response *kept);
 
 #endif

@@ -51,8 +51,6 @@ void responses_state_free(struct responses_state **state); /* NULL inside is fin
 /* Puts an answer that is to run in the background into the store, as running. Returns a reference;
  * NULL: it does not fit. */
 struct kept_response *responses_keep_running(struct answer *a);
-/* The present object of the response, as it is told before anything was made. */
-void responses_write_running(struct answer *a, struct buf *out);
 /* What an answer in the background has written goes to the store. */
 void responses_put(struct answer *a, struct bytes events);
 /* Whether it was cancelled, or has left the store: nobody can read what it would make. */

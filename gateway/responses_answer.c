@@ -126,10 +126,6 @@ static void add_object(const struct answer *a, enum ending ending, const struct 
     ADD(out, "}");
 }
 
-void responses_write_running(struct answer *a, struct buf *out) {
-    add_object(a, RUNNING, NULL, out);
-}
-
 /* ---- events ---- */
 
 static void begin_event(struct answer *a, const char *type, struct buf *out) {
@@ -172,14 +168,14 @@ static void add_place(const struct answer *a, struct buf *out) {
 }
 
 /* And which part of it. */
-static void add_part_place(const struct answer *a, struct buf *out) {
+static void add_content_place(const struct answer *a, struct buf *out) {
     add_place(a, out);
     bool summary = a->block == ANSWER_BLOCK_THINKING && a->responses->summary;
     buf_add_str(out, summary ? ",\"summary_index\":0" : ",\"content_index\":0");
 }
 
 /* done: with the text. */
-static void add_part(const struct answer *a, bool done, struct buf *out) {
+static void add_content_part(const struct answer *a, bool done, struct buf *out) {
     const struct responses_state *s = a->responses;
     bool text = a->block == ANSWER_BLOCK_TEXT;
     const char *type = text ? "output_text" : s->summary ? "summary_text" : "reasoning_text";
@@ -208,10 +204,10 @@ static void add_item(const struct answer *a, const char *status, struct buf *out
         bool here = status && !s->summary, there = status && s->summary;
         ADD(out, ",\"summary\":[");
         if (there)
-            add_part(a, true, out);
+            add_content_part(a, true, out);
         ADD(out, "],\"content\":[");
         if (here)
-            add_part(a, true, out);
+            add_content_part(a, true, out);
         buf_addf(out, "],\"encrypted_content\":null,\"status\":\"%s\"}", told);
         return;
     }
@@ -220,7 +216,7 @@ static void add_item(const struct answer *a, const char *status, struct buf *out
         add_item_id(a, "id", out);
         buf_addf(out, ",\"status\":\"%s\",\"role\":\"assistant\",\"content\":[", told);
         if (status)
-            add_part(a, true, out);
+            add_content_part(a, true, out);
         ADD(out, "]}");
         return;
     default:
@@ -260,7 +256,7 @@ static void note_turn(struct answer *a) {
 
 /* Names of the events of a kind of item. */
 struct event_names {
-    const char *part_added, *delta, *done, *part_done;
+    const char *content_part_added, *delta, *done, *content_part_done;
     const char *value; /* the member of `done` that has all of it */
 };
 static const struct event_names *names_of(const struct answer *a) {
@@ -281,13 +277,13 @@ static const struct event_names *names_of(const struct answer *a) {
     }
 }
 
-static void part_event(struct answer *a, const char *type, bool done, struct buf *out) {
+static void content_part_event(struct answer *a, const char *type, bool done, struct buf *out) {
     if (!type)
         return;
     begin_event(a, type, out);
-    add_part_place(a, out);
+    add_content_place(a, out);
     ADD(out, ",\"part\":");
-    add_part(a, done, out);
+    add_content_part(a, done, out);
     end_event(out);
 }
 
@@ -301,7 +297,7 @@ static void done_event(struct answer *a, struct buf *out) {
         buf_add_bytes(out, buf_bytes(&s->name));
         ADD(out, "\"");
     } else {
-        add_part_place(a, out);
+        add_content_place(a, out);
     }
     if (a->block == ANSWER_BLOCK_TEXT) {
         ADD(out, ",\"logprobs\":[");
@@ -327,7 +323,7 @@ static void close_item(struct answer *a, const char *status, struct buf *out) {
         return;
     if (a->stream) {
         done_event(a, out);
-        part_event(a, names_of(a)->part_done, true, out);
+        content_part_event(a, names_of(a)->content_part_done, true, out);
         item_event(a, "response.output_item.done", status, out);
     }
     if (s->items.len)
@@ -346,7 +342,7 @@ static void open_item(struct answer *a, enum answer_block block, struct buf *out
     if (!a->stream)
         return;
     item_event(a, "response.output_item.added", NULL, out);
-    part_event(a, names_of(a)->part_added, false, out);
+    content_part_event(a, names_of(a)->content_part_added, false, out);
 }
 
 static void add_delta(struct answer *a, struct bytes piece, struct bytes logprobs,
@@ -359,7 +355,7 @@ static void add_delta(struct answer *a, struct bytes piece, struct bytes logprob
     if (a->block == ANSWER_BLOCK_CALL)
         add_place(a, out);
     else
-        add_part_place(a, out);
+        add_content_place(a, out);
     if (a->block == ANSWER_BLOCK_TEXT) {
         ADD(out, ",\"logprobs\":[");
         buf_add_bytes(out, logprobs);
@@ -497,13 +493,13 @@ static void keep(struct answer *a, enum ending ending, const struct api_error *e
         kept_response_end(s->store, s->kept, &last);
         buf_reset(events);
     } else {
-        const struct kept_parts parts = {.number = s->number,
-                                         .tenant = s->tenant,
-                                         .object = buf_bytes(&object),
-                                         .items = buf_bytes(&s->input_items),
-                                         .turns = buf_bytes(&s->turns),
-                                         .turn_count = s->turn_count};
-        kept_response_put(s->store, response_store_add(s->store, &parts));
+        const struct kept_contents contents = {.number = s->number,
+                                               .tenant = s->tenant,
+                                               .object = buf_bytes(&object),
+                                               .items = buf_bytes(&s->input_items),
+                                               .turns = buf_bytes(&s->turns),
+                                               .turn_count = s->turn_count};
+        kept_response_put(s->store, response_store_add(s->store, &contents));
     }
     buf_release(&object);
 }
@@ -513,13 +509,13 @@ struct kept_response *responses_keep_running(struct answer *a) {
     struct buf object = {0};
     CHECK(s->background && !s->kept);
     add_object(a, RUNNING, NULL, &object);
-    const struct kept_parts parts = {.number = s->number,
-                                     .tenant = s->tenant,
-                                     .object = buf_bytes(&object),
-                                     .items = buf_bytes(&s->input_items),
-                                     .running = true,
-                                     .streams = a->stream};
-    s->kept = response_store_add(s->store, &parts);
+    const struct kept_contents contents = {.number = s->number,
+                                           .tenant = s->tenant,
+                                           .object = buf_bytes(&object),
+                                           .items = buf_bytes(&s->input_items),
+                                           .running = true,
+                                           .streams = a->stream};
+    s->kept = response_store_add(s->store, &contents);
     buf_release(&object);
     return s->kept ? response_store_find(s->store, s->number, s->tenant) : NULL;
 }

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/vec.h"
 #include "formats/json.h"
+#include "gateway/raw_value.h"
 #include "gateway/responses.h"
 
 /* Members of an item, raw, in the body; empty: not given or null. */
@@ -29,57 +30,16 @@ struct converter {
 
 /* ---- reading ---- */
 
-static bool is_kind(struct bytes raw, char first) {
-    return raw.len > 0 && raw.data[0] == first;
-}
-
-/* A raw string whose content is `text`, which needs no escapes. */
-static bool is_text(struct bytes raw, const char *text) {
-    size_t len = strlen(text);
-    return raw.len == len + 2 && raw.data[0] == '"' && memcmp(raw.data + 1, text, len) == 0;
-}
-
-static struct bytes inner(struct bytes raw) {
-    return bytes_of(raw.data + 1, raw.len - 2);
-}
-
-/* Drops the value that begins with `first`; its span. */
-static struct bytes take(struct json_reader *r, enum json_event first) {
-    size_t begin = r->offset;
-    bool nested = first == JSON_OBJECT_BEGIN || first == JSON_ARRAY_BEGIN;
-    if (first == JSON_ERROR || (nested && !json_skip(r)))
-        return bytes_of(NULL, 0);
-    return bytes_of(r->start + begin, r->offset + r->raw.len - begin);
-}
-
-struct member {
-    const char *name;
-    struct bytes *out;
-};
-
-/* The members of the object that has begun, as far as they are asked for. */
-static void read_members(struct json_reader *r, const struct member *members, size_t count) {
-    while (json_next(r) == JSON_KEY) {
-        struct bytes *out = NULL;
-        for (size_t i = 0; i < count; i++)
-            if (bytes_equal(r->text, bytes_str(members[i].name)))
-                out = members[i].out;
-        enum json_event event = json_next(r);
-        struct bytes raw = take(r, event);
-        if (out && event != JSON_NULL)
-            *out = raw;
-    }
-}
-
 static void read_item(struct json_reader *r, struct item *item) {
-    const struct member members[] = {
+    const struct json_wanted members[] = {
         {"type", &item->type},       {"role", &item->role},           {"content", &item->content},
         {"call_id", &item->call_id}, {"name", &item->name},           {"id", &item->id},
         {"output", &item->output},   {"arguments", &item->arguments}, {"summary", &item->summary}};
     size_t begin = r->offset;
     *item = (struct item){0};
-    read_members(r, members, ARRAY_LEN(members));
-    item->whole = bytes_of(r->start + begin, r->offset + r->raw.len - begin);
+    if (!json_take_members(r, members, ARRAY_LEN(members)))
+        *item = (struct item){0};
+    item->whole = json_since(r, begin);
 }
 
 /* ---- errors ---- */
@@ -116,10 +76,11 @@ static void write_joined(struct json_writer *w, const struct bytes *texts, size_
     for (size_t i = 0; i < count; i++) {
         if (i)
             buf_add_str(&joined, between);
-        buf_add_bytes(&joined, inner(texts[i]));
+        buf_add_bytes(&joined, raw_content(texts[i]));
     }
     buf_add_byte(&joined, '"');
     json_raw(w, buf_bytes(&joined));
+    w->out->failed |= joined.failed;
     buf_release(&joined);
 }
 
@@ -186,33 +147,35 @@ static void end_assistant(struct converter *c) {
 /* ---- items ---- */
 
 /* Texts of a list of parts go to `out`. */
-struct part_kind {
+struct content_part_kind {
     const char *type, *member;
 };
-static int take_parts(struct converter *c, struct bytes list, const struct part_kind *kinds,
-                      size_t kind_count, const char *what) {
+static int take_content_parts(struct converter *c, struct bytes list,
+                              const struct content_part_kind *kinds, size_t kind_count,
+                              const char *what) {
     struct json_reader r;
     int rc = 0;
     json_reader_init(&r, list, GENREQ_DEPTH_MAX, 0);
     (void)json_next(&r);
     for (enum json_event event; rc == 0 && (event = json_next(&r)) != JSON_ARRAY_END;) {
         struct bytes type = {0}, text = {0}, refusal = {0};
-        const struct member members[] = {{"type", &type}, {"text", &text}, {"refusal", &refusal}};
-        const struct part_kind *kind = NULL;
+        const struct json_wanted members[] = {
+            {"type", &type}, {"text", &text}, {"refusal", &refusal}};
+        const struct content_part_kind *kind = NULL;
         if (event != JSON_OBJECT_BEGIN) {
             rc = item_fail(c, " holds a part that is not an object");
             break;
         }
-        read_members(&r, members, ARRAY_LEN(members));
+        bool whole = json_take_members(&r, members, ARRAY_LEN(members));
         for (size_t i = 0; i < kind_count; i++)
-            if (is_text(type, kinds[i].type))
+            if (raw_is_text(type, kinds[i].type))
                 kind = &kinds[i];
         struct bytes value = kind && strcmp(kind->member, "refusal") == 0 ? refusal : text;
-        if (!type.len)
+        if (!whole || !type.len)
             rc = item_fail(c, " holds a part without 'type'");
         else if (!kind)
             rc = refuse_type(c, what, type);
-        else if (!is_kind(value, '"'))
+        else if (!raw_is(value, '"'))
             rc = item_fail(c, " holds a part without its text");
         else
             vec_push(&c->texts, value);
@@ -222,30 +185,30 @@ static int take_parts(struct converter *c, struct bytes list, const struct part_
 }
 
 static int take_content(struct converter *c, struct bytes content, bool assistant) {
-    static const struct part_kind TOLD[] = {{"input_text", "text"}, {"text", "text"}},
-                                  SAID[] = {{"output_text", "text"},
-                                            {"refusal", "refusal"},
-                                            {"input_text", "text"},
-                                            {"text", "text"}};
-    if (is_kind(content, '"')) {
+    static const struct content_part_kind TOLD[] = {{"input_text", "text"}, {"text", "text"}},
+                                          SAID[] = {{"output_text", "text"},
+                                                    {"refusal", "refusal"},
+                                                    {"input_text", "text"},
+                                                    {"text", "text"}};
+    if (raw_is(content, '"')) {
         vec_push(&c->texts, content);
         return 0;
     }
-    if (!is_kind(content, '['))
+    if (!raw_is(content, '['))
         return item_fail(c, ".content must be a string or an array of parts");
-    return take_parts(c, content, assistant ? SAID : TOLD,
-                      assistant ? ARRAY_LEN(SAID) : ARRAY_LEN(TOLD), "parts");
+    return take_content_parts(c, content, assistant ? SAID : TOLD,
+                              assistant ? ARRAY_LEN(SAID) : ARRAY_LEN(TOLD), "parts");
 }
 
 static int take_message(struct converter *c, const struct item *item) {
     static const char *const ROLES[] = {"user", "system", "developer"};
     struct json_writer w;
-    if (is_text(item->role, "assistant")) {
+    if (raw_is_text(item->role, "assistant")) {
         c->gathers = true;
         return take_content(c, item->content, true);
     }
     for (size_t i = 0; i < ARRAY_LEN(ROLES); i++) {
-        if (!is_text(item->role, ROLES[i]))
+        if (!raw_is_text(item->role, ROLES[i]))
             continue;
         end_assistant(c);
         if (take_content(c, item->content, false))
@@ -260,16 +223,16 @@ static int take_message(struct converter *c, const struct item *item) {
 }
 
 static int take_output(struct converter *c, const struct item *item) {
-    static const struct part_kind KINDS[] = {{"input_text", "text"}};
+    static const struct content_part_kind KINDS[] = {{"input_text", "text"}};
     struct json_writer w;
     int rc = 0;
-    if (!is_kind(item->call_id, '"'))
+    if (!raw_is(item->call_id, '"'))
         return item_fail(c, " needs a 'call_id'");
     end_assistant(c);
-    if (is_kind(item->output, '"'))
+    if (raw_is(item->output, '"'))
         vec_push(&c->texts, item->output);
-    else if (is_kind(item->output, '['))
-        rc = take_parts(c, item->output, KINDS, ARRAY_LEN(KINDS), "parts");
+    else if (raw_is(item->output, '['))
+        rc = take_content_parts(c, item->output, KINDS, ARRAY_LEN(KINDS), "parts");
     else
         rc = item_fail(c, ".output must be a string or an array of parts");
     if (rc == 0) {
@@ -284,7 +247,7 @@ static int take_output(struct converter *c, const struct item *item) {
 }
 
 static int take_call(struct converter *c, const struct item *item) {
-    if (!is_kind(item->call_id, '"') || !is_kind(item->name, '"') || !is_kind(item->arguments, '"'))
+    if (!raw_is(item->call_id, '"') || !raw_is(item->name, '"') || !raw_is(item->arguments, '"'))
         return item_fail(c, " needs 'call_id', 'name' and a string 'arguments'");
     c->gathers = true;
     vec_push(&c->calls, *item);
@@ -293,14 +256,15 @@ static int take_call(struct converter *c, const struct item *item) {
 
 /* What was thought stands in the content, or in the summary where the client asked for one. */
 static int take_reasoning(struct converter *c, const struct item *item) {
-    static const struct part_kind KINDS[] = {{"reasoning_text", "text"}, {"summary_text", "text"}};
+    static const struct content_part_kind KINDS[] = {{"reasoning_text", "text"},
+                                                     {"summary_text", "text"}};
     struct bytes list =
-        is_kind(item->content, '[') && item->content.len > 2 ? item->content : item->summary;
+        raw_is(item->content, '[') && item->content.len > 2 ? item->content : item->summary;
     size_t before = c->texts.count;
     c->gathers = true;
-    if (!is_kind(list, '['))
+    if (!raw_is(list, '['))
         return 0; /* nobody but its maker can read it */
-    if (take_parts(c, list, KINDS, ARRAY_LEN(KINDS), "parts"))
+    if (take_content_parts(c, list, KINDS, ARRAY_LEN(KINDS), "parts"))
         return -1;
     for (size_t i = before; i < c->texts.count; i++)
         vec_push(&c->thoughts, c->texts.items[i]);
@@ -309,13 +273,13 @@ static int take_reasoning(struct converter *c, const struct item *item) {
 }
 
 static int take_item(struct converter *c, const struct item *item) {
-    if (is_text(item->type, "message") || (!item->type.len && item->role.len))
+    if (raw_is_text(item->type, "message") || (!item->type.len && item->role.len))
         return take_message(c, item);
-    if (is_text(item->type, "function_call"))
+    if (raw_is_text(item->type, "function_call"))
         return take_call(c, item);
-    if (is_text(item->type, "function_call_output"))
+    if (raw_is_text(item->type, "function_call_output"))
         return take_output(c, item);
-    if (is_text(item->type, "reasoning"))
+    if (raw_is_text(item->type, "reasoning"))
         return take_reasoning(c, item);
     if (!item->type.len)
         return item_fail(c, " needs a 'type', or a 'role'");
@@ -327,7 +291,7 @@ static int take_item(struct converter *c, const struct item *item) {
 /* With the id and the type that it may lack; a text becomes a list of one part. */
 static void list_item(struct converter *c, const struct item *item) {
     char number[U128_TEXT_MAX], drawn[U128_TEXT_MAX + 8];
-    bool is_message = !item->type.len || is_text(item->type, "message");
+    bool is_message = !item->type.len || raw_is_text(item->type, "message");
     struct bytes id = item->id;
     u128_text(random_u128(), number);
     snprintf(drawn, sizeof drawn, "\"item_%s\"", number);
@@ -335,13 +299,13 @@ static void list_item(struct converter *c, const struct item *item) {
         id = bytes_str(drawn);
     if (c->items.len)
         buf_add_byte(&c->items, ',');
-    if (is_message && is_kind(item->content, '"')) {
+    if (is_message && raw_is(item->content, '"')) {
         buf_addf(&c->items,
                  "{\"id\":%.*s,\"type\":\"message\",\"status\":\"completed\",\"role\":%.*s,"
                  "\"content\":[{\"type\":\"%s\",\"text\":",
                  (int)id.len, (const char *)id.data, (int)item->role.len,
                  (const char *)item->role.data,
-                 is_text(item->role, "assistant") ? "output_text" : "input_text");
+                 raw_is_text(item->role, "assistant") ? "output_text" : "input_text");
         buf_add_bytes(&c->items, item->content);
         buf_add_str(&c->items, "}]}");
         return;
@@ -384,7 +348,7 @@ static int take_items(struct converter *c, struct bytes input) {
 }
 
 static int take_input(struct converter *c, struct bytes input) {
-    if (is_kind(input, '['))
+    if (raw_is(input, '['))
         return take_items(c, input);
     const struct item item = {.role = bytes_str("\"user\""), .content = input, .whole = input};
     int rc = take_message(c, &item);
@@ -398,17 +362,17 @@ static int take_input(struct converter *c, struct bytes input) {
 static int take_tool(struct converter *c, struct json_reader *r, struct json_writer *w,
                      uint32_t idx) {
     struct bytes type = {0}, name = {0}, description = {0}, parameters = {0}, strict = {0};
-    const struct member members[] = {{"type", &type},
-                                     {"name", &name},
-                                     {"description", &description},
-                                     {"parameters", &parameters},
-                                     {"strict", &strict}};
-    read_members(r, members, ARRAY_LEN(members));
-    if (type.len && !is_text(type, "function"))
+    const struct json_wanted members[] = {{"type", &type},
+                                          {"name", &name},
+                                          {"description", &description},
+                                          {"parameters", &parameters},
+                                          {"strict", &strict}};
+    bool whole = json_take_members(r, members, ARRAY_LEN(members));
+    if (type.len && !raw_is_text(type, "function"))
         return api_error_set(c->err, API_UNSUPPORTED, "tools",
                              "tools[%u]: tools of type %.*s are not offered by this server", idx,
                              (int)MIN(type.len, (size_t)64), (const char *)type.data);
-    if (!type.len || !is_kind(name, '"'))
+    if (!whole || !type.len || !raw_is(name, '"'))
         return api_error_set(c->err, API_BAD_REQUEST, "tools",
                              "tools[%u] needs a 'type' and a 'name'", idx);
     json_begin_object(w);
@@ -450,28 +414,15 @@ static int take_tools(struct converter *c, struct buf *out) {
 
 /* ---- all ---- */
 
-/* What was written moves into the arena. */
-static int keep(struct converter *c, struct bytes text, struct bytes *out) {
-    *out = bytes_of(NULL, 0);
-    if (text.len == 0)
-        return 0;
-    const void *copy = arena_copy(&c->g->arena, text.data, text.len);
-    if (!copy)
-        return api_error_set(c->err, API_TOO_LARGE, "input", "'input' is too large");
-    *out = bytes_of(copy, text.len);
-    return 0;
-}
-
 /* The messages are the instructions, what went before, and the input. */
 static int write_messages(struct genreq *g, struct bytes before, struct api_error *err) {
     struct buf text = {0};
-    struct converter c = {.g = g, .err = err};
     struct bytes turns;
     if (before.len) {
         buf_add_bytes(&text, before);
         buf_add_byte(&text, ',');
         buf_add_bytes(&text, g->kept.turns);
-        if (keep(&c, buf_bytes(&text), &turns)) {
+        if (genreq_keep(g, &text, &turns, err)) {
             buf_release(&text);
             return -1;
         }
@@ -486,7 +437,7 @@ static int write_messages(struct genreq *g, struct bytes before, struct api_erro
     }
     buf_add_bytes(&text, g->kept.turns);
     buf_add_byte(&text, ']');
-    int rc = keep(&c, buf_bytes(&text), &g->messages);
+    int rc = genreq_keep(g, &text, &g->messages, err);
     buf_release(&text);
     return rc;
 }
@@ -494,22 +445,23 @@ static int write_messages(struct genreq *g, struct bytes before, struct api_erro
 int responses_convert(struct genreq *g, struct bytes input, struct bytes instructions,
                       struct api_error *err) {
     struct converter c = {.g = g, .err = err};
-    struct buf tools = {0};
+    struct buf tools = {0}, told = {0};
     int rc = take_input(&c, input);
+    if (!raw_is_text(instructions, ""))
+        buf_add_bytes(&told, instructions);
     if (rc == 0)
-        rc = keep(&c, buf_bytes(&c.turns), &g->kept.turns);
+        rc = genreq_keep(g, &c.turns, &g->kept.turns, err);
     if (rc == 0)
-        rc = keep(&c, buf_bytes(&c.items), &g->kept.items);
+        rc = genreq_keep(g, &c.items, &g->kept.items, err);
     if (rc == 0)
-        rc = keep(&c, is_text(instructions, "") ? bytes_of(NULL, 0) : instructions,
-                  &g->kept.instructions);
+        rc = genreq_keep(g, &told, &g->kept.instructions, err);
     g->kept.turn_count = c.turn_count;
     if (rc == 0)
         rc = write_messages(g, bytes_of(NULL, 0), err);
     if (rc == 0 && g->tools.len) {
         rc = take_tools(&c, &tools);
         if (rc == 0)
-            rc = keep(&c, buf_bytes(&tools), &g->tools);
+            rc = genreq_keep(g, &tools, &g->tools, err);
     }
     vec_release(&c.texts);
     vec_release(&c.thoughts);
@@ -517,6 +469,7 @@ int responses_convert(struct genreq *g, struct bytes input, struct bytes instruc
     buf_release(&c.turns);
     buf_release(&c.items);
     buf_release(&tools);
+    buf_release(&told);
     return rc;
 }
 

@@ -47,8 +47,7 @@ static int read_metadata(struct field_reader *r, enum json_event first) {
                                  r->name, RESPONSES_METADATA_MAX, RESPONSES_METADATA_KEY_MAX,
                                  RESPONSES_METADATA_VALUE_MAX);
     }
-    request_of(r)->metadata =
-        bytes_of(r->json.start + begin, r->json.offset + r->json.raw.len - begin);
+    request_of(r)->metadata = json_since(&r->json, begin);
     return 0;
 }
 
@@ -70,37 +69,6 @@ static int read_top_p(struct field_reader *r, enum json_event first) {
     static const struct field range = {.min = 0, .max = 1};
     r->g->given |= GENREQ_TOP_P;
     return read_number(r, first, &range, &r->g->top_p, &request_of(r)->top_p);
-}
-
-/* Runs read for the span of an object's value. */
-static int read_at(struct field_reader *r, struct bytes span, const char *name,
-                   int (*read)(struct field_reader *r, enum json_event first)) {
-    struct field_reader inner = *r;
-    inner.name = name;
-    json_reader_init(&inner.json, span, GENREQ_DEPTH_MAX, 0);
-    int rc = read(&inner, json_next(&inner.json));
-    json_reader_release(&inner.json);
-    return rc;
-}
-
-/* Spans of the members of an object that are asked for; empty: not given, or null. *whole: its own
- * span. */
-static int read_members(struct field_reader *r, enum json_event first, const char *const *names,
-                        struct bytes *values, int count, struct bytes *whole) {
-    size_t begin = r->json.offset;
-    if (first != JSON_OBJECT_BEGIN)
-        return field_wrong_type(r, "an object", first);
-    for (enum json_event event; (event = json_next(&r->json)) == JSON_KEY;) {
-        struct bytes *out = NULL;
-        for (int i = 0; i < count; i++)
-            if (bytes_equal(r->json.text, bytes_str(names[i])))
-                out = &values[i];
-        event = json_next(&r->json);
-        if (field_span(r, event, event == JSON_NULL ? NULL : out))
-            return -1;
-    }
-    *whole = bytes_of(r->json.start + begin, r->json.offset + r->json.raw.len - begin);
-    return 0;
 }
 
 static int read_summary(struct field_reader *r, enum json_event first) {
@@ -126,30 +94,30 @@ static int check_member(struct field_reader *r, struct bytes value, const char *
 
 /* {"effort": ..., "summary": ...} */
 static int read_reasoning(struct field_reader *r, enum json_event first) {
-    enum { EFFORT, SUMMARY, OLD_SUMMARY, CONTEXT, MODE, MEMBER_COUNT };
-    static const char *const NAMES[MEMBER_COUNT] = {"effort", "summary", "generate_summary",
-                                                    "context", "mode"};
-    struct bytes values[MEMBER_COUNT] = {{0}};
-    if (read_members(r, first, NAMES, values, MEMBER_COUNT, &request_of(r)->reasoning) ||
-        check_member(r, values[CONTEXT], "reasoning.context", "\"auto\"") ||
-        check_member(r, values[MODE], "reasoning.mode", "\"standard\""))
+    struct bytes effort = {0}, summaries[2] = {{0}}, context = {0}, mode = {0};
+    const struct json_wanted members[] = {{"effort", &effort},
+                                          {"summary", &summaries[0]},
+                                          {"generate_summary", &summaries[1]},
+                                          {"context", &context},
+                                          {"mode", &mode}};
+    if (field_members(r, first, members, ARRAY_LEN(members), &request_of(r)->reasoning) ||
+        check_member(r, context, "reasoning.context", "\"auto\"") ||
+        check_member(r, mode, "reasoning.mode", "\"standard\""))
         return -1;
-    for (int i = SUMMARY; i <= OLD_SUMMARY; i++)
-        if (values[i].len && read_at(r, values[i], "reasoning.summary", read_summary))
+    for (size_t i = 0; i < ARRAY_LEN(summaries); i++)
+        if (summaries[i].len && field_of_span(r, summaries[i], "reasoning.summary", read_summary))
             return -1;
-    return values[EFFORT].len
-               ? read_at(r, values[EFFORT], "reasoning.effort", field_reasoning_effort)
-               : 0;
+    return effort.len ? field_of_span(r, effort, "reasoning.effort", field_reasoning_effort) : 0;
 }
 
 /* {"format": ..., "verbosity": ...} */
 static int read_text(struct field_reader *r, enum json_event first) {
-    static const char *const NAMES[] = {"format", "verbosity"};
-    struct bytes values[2] = {{0}};
-    if (read_members(r, first, NAMES, values, 2, &request_of(r)->text) ||
-        check_member(r, values[1], "text.verbosity", "\"medium\""))
+    struct bytes format = {0}, verbosity = {0};
+    const struct json_wanted members[] = {{"format", &format}, {"verbosity", &verbosity}};
+    if (field_members(r, first, members, ARRAY_LEN(members), &request_of(r)->text) ||
+        check_member(r, verbosity, "text.verbosity", "\"medium\""))
         return -1;
-    return values[0].len ? read_at(r, values[0], "text.format", field_response_format) : 0;
+    return format.len ? field_of_span(r, format, "text.format", field_response_format) : 0;
 }
 
 /* "none", "auto", "required" or {"type": "function", "name": NAME}. */
@@ -179,8 +147,7 @@ static int read_tool_choice(struct field_reader *r, enum json_event first) {
                              "'%s' must be \"none\", \"auto\", \"required\" or {\"type\": "
                              "\"function\", \"name\": ...}",
                              r->name);
-    request_of(r)->tool_choice =
-        bytes_of(r->json.start + begin, r->json.offset + r->json.raw.len - begin);
+    request_of(r)->tool_choice = json_since(&r->json, begin);
     return 0;
 }
 
@@ -226,9 +193,6 @@ static int read_include(struct field_reader *r, enum json_event first) {
     }
     return 0;
 }
-
-#define NEUTRAL_FIELD(json, values)                                                                \
-    { .name = json, .kind = FIELD_REFUSED, .neutral = values }
 
 /* clang-format off */
 static const struct field rows[] = {
@@ -346,10 +310,9 @@ static int write_echo(struct responses_request *q, struct bytes tools, struct ap
     add_member(&out, "top_p", q->top_p, "null");
     buf_add_str(&out, ",\"truncation\":\"disabled\"");
     add_string(&out, "user", g->user);
-    const void *copy = arena_copy(&g->arena, out.data, out.len);
-    g->kept.echo = bytes_of(copy, copy ? out.len : 0);
+    int rc = genreq_keep(g, &out, &g->kept.echo, err);
     buf_release(&out);
-    return copy ? 0 : api_error_set(err, API_TOO_LARGE, NULL, "the request is too large");
+    return rc;
 }
 
 /* ---- what spans fields ---- */

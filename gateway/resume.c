@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "gateway/error_response.h"
+#include "gateway/gateway_metrics.h"
 #include "gateway/generation.h"
 #include "gateway/request_id.h"
 #include "proto/codec.h"
@@ -18,6 +19,7 @@ struct resume {
     struct event_position behind;
     struct buf submit; /* owned: the scheduler's answer; empty: it has not said */
     bool waited;       /* for a model, since the answer */
+    bool gives_up;     /* its client wants no more of it */
     int64_t ask_ms, until_ms;
 };
 
@@ -85,6 +87,11 @@ int resume_name(const struct http_request *req, struct bytes *name, struct api_e
     return name->data ? check_name(*name, err) : 0;
 }
 
+bool resume_is_asked(const struct http_request *req, struct bytes *name) {
+    *name = http_request_header(req, "X-Conversation-Id");
+    return name->len && http_request_header(req, "Last-Event-ID").len;
+}
+
 static int read_bytes(struct bytes query, struct event_position *out, struct api_error *err) {
     char text[24];
     char *end = text;
@@ -121,20 +128,15 @@ static void ask(struct resume *r) {
     outbox_attach(&r->thread->outbox, &attach);
 }
 
-void resume_open(struct event_thread *thread, struct http_request *req, struct u128 tenant,
-                 struct bytes name) {
-    struct api_error err;
-    struct event_position behind;
-    if (check_name(name, &err) || read_position(req, &behind, &err)) {
-        error_respond(req, &err);
-        return;
-    }
+static void open_resume(struct event_thread *thread, struct http_request *req, struct u128 tenant,
+                        struct bytes name, const struct event_position *behind) {
     struct resume *r = mem_alloc(sizeof *r);
     *r = (struct resume){.thread = thread,
                          .http = req,
                          .tenant = tenant,
                          .request = request_id_new(thread->idx),
-                         .behind = behind,
+                         .behind = behind ? *behind : (struct event_position){0},
+                         .gives_up = !behind,
                          .until_ms = thread->now_ms + thread->gw->settings.model_wait_ms};
     buf_add_bytes(&r->name, name);
     r->next = thread->resumes;
@@ -143,6 +145,23 @@ void resume_open(struct event_thread *thread, struct http_request *req, struct u
     thread->resumes = r;
     http_request_watch(req, &watch, r);
     ask(r);
+}
+
+int resume_open(struct event_thread *thread, struct http_request *req, struct u128 tenant,
+                struct bytes name, struct api_error *err) {
+    struct event_position behind;
+    if (check_name(name, err) || read_position(req, &behind, err))
+        return -1;
+    open_resume(thread, req, tenant, name, &behind);
+    return 0;
+}
+
+int resume_give_up(struct event_thread *thread, struct http_request *req, struct u128 tenant,
+                   struct bytes name, struct api_error *err) {
+    if (check_name(name, err))
+        return -1;
+    open_resume(thread, req, tenant, name, NULL);
+    return 0;
 }
 
 bool resume_is_waiting(const struct event_thread *thread, struct u128 request) {
@@ -163,13 +182,25 @@ static void start(struct resume *r, struct served_model *model, struct arena *ar
         rc = presentation_read(from.submit.presentation, &from.g, &from.shown, &err);
     if (rc) {
         served_model_put(model);
+        if (arena->starved || from.g.arena.starved)
+            api_error_out_of_memory(&api);
+        else
+            api_error_set(&api, API_INTERNAL, NULL, "this server cannot write the stream: %s",
+                          err.text);
         genreq_release(&from.g);
-        api_error_set(&api, API_INTERNAL, NULL, "this server cannot write the stream: %s",
-                      err.text);
         refuse(r, &api);
         return;
     }
     generation_take_up(thread, req, &from);
+    resume_free(r);
+}
+
+/* It is this gateway's now, so nobody else reads it: its request ends, and the scheduler forgets
+ * it. */
+static void give_up(struct resume *r, uint32_t attempt) {
+    outbox_cancel(&r->thread->outbox, r->request, attempt, WIRE_ALL_CHOICES);
+    http_respond(r->http, 204, NULL, NULL, 0, bytes_of(NULL, 0));
+    gateway_metrics_answer(204);
     resume_free(r);
 }
 
@@ -182,8 +213,11 @@ static void try_start(struct resume *r) {
         return;
     arena_init(&arena, 0, 0);
     int rc = message_unpack_submit(buf_bytes(&r->submit), &arena, &submit, &err);
-    CHECK(rc == 0); /* the control thread has unpacked it */
-    if (model_table_find(r->thread->gw->models, submit.model, &model) == MODEL_READY)
+    CHECK(rc == 0 || arena.starved); /* the control thread has unpacked it */
+    if (rc == 0 && r->gives_up)
+        give_up(r, submit.attempt);
+    else if (rc == 0 &&
+             model_table_find(r->thread->gw->models, submit.model, &model) == MODEL_READY)
         start(r, model, &arena);
     else
         r->waited = true;

@@ -23,13 +23,21 @@ struct mail;
  * it cannot be one. */
 MUST_CHECK int resume_name(const struct http_request *req, struct bytes *name,
                            struct api_error *err);
-/* Answers req with the stream of this name, from where Last-Event-ID or ?from= say. */
-void resume_open(struct event_thread *thread, struct http_request *req, struct u128 tenant,
-                 struct bytes name);
+/* Whether a request asks again, by Last-Event-ID, for what it has begun: the stream of *name. */
+bool resume_is_asked(const struct http_request *req, struct bytes *name);
+/* Answers req with the stream of this name, from where Last-Event-ID or ?from= say. 0, or -1 with
+ * *err filled, to be answered. */
+MUST_CHECK int resume_open(struct event_thread *thread, struct http_request *req,
+                           struct u128 tenant, struct bytes name, struct api_error *err);
+/* Ends the stream of this name, whoever reads it, and answers 204; 404 and errors as
+ * resume_open. */
+MUST_CHECK int resume_give_up(struct event_thread *thread, struct http_request *req,
+                              struct u128 tenant, struct bytes name, struct api_error *err);
 /* Whether a stream is asked for under this request's number. */
 bool resume_is_waiting(const struct event_thread *thread, struct u128 request);
-/* The scheduler has it (takes mail->submit), or has not. */
+/* The scheduler has the stream: answers who waits for it. Takes mail->submit. */
 void resume_on_attached(struct event_thread *thread, struct mail *mail);
+/* The scheduler does not have it: answers 404. */
 void resume_on_reject(struct event_thread *thread, const struct mail *mail);
 /* Another scheduler is there: what the one before said does not count. */
 void resume_restart(struct event_thread *thread);

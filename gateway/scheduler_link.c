@@ -49,7 +49,6 @@ struct scheduler_link {
     pthread_t thread;
     bool started;
     _Atomic bool stop, registered, wake_pending;
-    _Atomic uint32_t waiting, running, waiting_max;
 };
 
 /* ---- mail ---- */
@@ -65,7 +64,7 @@ void scheduler_link_wake(struct scheduler_link *l) {
 
 static void deliver_mail(struct scheduler_link *l, enum mail_kind kind, struct epoch epoch) {
     for (int i = 0; i < l->box_count; i++) {
-        struct mail *mail = mail_new(kind, 0, 0, 0, false);
+        struct mail *mail = mail_new(kind, NULL);
         mail->epoch = epoch;
         mailbox_push(&l->boxes[i], mail);
     }
@@ -87,7 +86,7 @@ static void on_reject(struct scheduler_link *l, struct bytes payload) {
     if (message_unpack_reject(payload, &l->arena, &reject, &err) ||
         request_thread_idx(reject.request) >= l->box_count)
         return;
-    struct mail *mail = mail_new(MAIL_REJECT, 0, 0, 0, false);
+    struct mail *mail = mail_new(MAIL_REJECT, NULL);
     mail->epoch = l->epoch;
     mail->reject = (struct mail_reject){reject.request, reject.attempt, reject.code,
                                         reject.retry_after_ms, ""};
@@ -104,7 +103,7 @@ static void on_attached(struct scheduler_link *l, struct bytes payload) {
     if (message_unpack_submit(payload, &l->arena, &submit, &err) ||
         request_thread_idx(submit.request) >= l->box_count)
         return;
-    struct mail *mail = mail_new(MAIL_ATTACHED, 0, 0, 0, false);
+    struct mail *mail = mail_new(MAIL_ATTACHED, NULL);
     mail->epoch = l->epoch;
     mail->reject.request = submit.request;
     buf_add_bytes(&mail->submit, payload);
@@ -158,7 +157,7 @@ static void fetch_done(struct scheduler_link *l) {
     struct error err;
     int rc = model_table_set_bundle(l->models, l->fetch.bundle, &l->fetch.packed, &err);
     if (rc)
-        log_warn("bundle not taken: %s", err.text);
+        LOG_LIMITED(LOG_WARN, "bundle not taken: %s", err.text);
     if (rc)
         l->fetch_after_ms = clock_ms() + FETCH_AGAIN_MS;
     fetch_stop(l);
@@ -191,9 +190,6 @@ static void on_status(struct scheduler_link *l, struct bytes payload) {
         LOG_LIMITED(LOG_WARN, "malformed status dropped: %s", err.text);
         return;
     }
-    atomic_store(&l->waiting, status.waiting);
-    atomic_store(&l->running, status.running);
-    atomic_store(&l->waiting_max, status.waiting_max);
     model_metrics_tell(&status);
     model_table_status(l->models, &status, clock_ms());
     fetch_tick(l);
@@ -293,8 +289,11 @@ int scheduler_link_new(struct scheduler_link **out, const struct scheduler_link_
     l->ctx = config->ctx;
     l->outgoing = queue_new(OUTGOING_MAX);
     arena_init(&l->arena, 0, 0);
-    struct link_client_config link = {
-        .endpoint = config->endpoint, .role = WIRE_ROLE_GATEWAY, .instance = config->instance};
+    struct link_client_config link = {.endpoint = config->endpoint,
+                                      .role = WIRE_ROLE_GATEWAY,
+                                      .instance = config->instance,
+                                      .key_file = config->key_file,
+                                      .allow_keys = config->allow_keys};
     int rc = link_client_new(&l->client, &link, &calls, l, err);
     *out = l;
     if (rc)
@@ -343,17 +342,22 @@ void scheduler_link_send(struct scheduler_link *l, enum wire_kind kind, struct b
     o->kind = kind;
     o->payload = *payload;
     *payload = (struct buf){0};
-    if (queue_push(l->outgoing, o))
+    if (!o->payload.failed && queue_push(l->outgoing, o))
         return;
     metric_add(&gateway_metrics[GATEWAY_METRIC_SENDS_DROPPED], 1);
     outgoing_free(o);
 }
 
-bool scheduler_link_is_registered(const struct scheduler_link *l) {
-    return atomic_load(&l->registered);
+void scheduler_link_want(struct scheduler_link *l, struct bytes model) {
+    char own[MODEL_NAME_MAX];
+    struct buf payload = {0};
+    if (!model_table_asks(l->models, model, clock_ms(), own))
+        return;
+    const struct wire_want want = {.model = bytes_str(own), .wish = WIRE_WISH_USE};
+    message_pack_want(&want, &payload);
+    scheduler_link_send(l, WIRE_WANT, &payload);
 }
 
-struct scheduler_load scheduler_link_load(const struct scheduler_link *l) {
-    return (struct scheduler_load){atomic_load(&l->waiting), atomic_load(&l->running),
-                                   atomic_load(&l->waiting_max)};
+bool scheduler_link_is_registered(const struct scheduler_link *l) {
+    return atomic_load(&l->registered);
 }

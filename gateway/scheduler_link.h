@@ -24,9 +24,10 @@ struct scheduler_link;
 
 struct scheduler_link_config {
     const char *endpoint;
-    struct u128 instance;       /* of this process; zero: drawn */
-    struct model_table *models; /* borrowed */
-    struct mailbox *boxes;      /* borrowed: one for each event thread */
+    const char *key_file, *allow_keys; /* for tcp; as link_client_config has them */
+    struct u128 instance;              /* of this process; zero: drawn */
+    struct model_table *models;        /* borrowed */
+    struct mailbox *boxes;             /* borrowed: one for each event thread */
     int box_count;
     bool (*wake)(void *ctx, int box_idx); /* have the event thread take its mail; false: not now */
     void *ctx;
@@ -50,13 +51,8 @@ void scheduler_link_send(struct scheduler_link *link, enum wire_kind kind, struc
 /* Wakes the owners of boxes that have mail; after mailbox_push from another thread. */
 void scheduler_link_wake(struct scheduler_link *link);
 /* True while a scheduler is there. */
+/* Asks for the workers of this model (model_table_asks). */
+void scheduler_link_want(struct scheduler_link *link, struct bytes model);
 bool scheduler_link_is_registered(const struct scheduler_link *link);
-
-/* What the last Status said of the queues. */
-struct scheduler_load {
-    uint32_t waiting, running, waiting_max;
-};
-/* Zero before the first Status. */
-struct scheduler_load scheduler_link_load(const struct scheduler_link *link);
 
 #endif

@@ -6,14 +6,17 @@
 
 #include "base/clock.h"
 #include "gateway/anthropic.h"
+#include "gateway/embed.h"
 #include "gateway/error_response.h"
 #include "gateway/gateway_metrics.h"
 #include "gateway/generation.h"
 #include "gateway/health.h"
+#include "gateway/model_control.h"
 #include "gateway/model_metrics.h"
 #include "gateway/ollama_models.h"
 #include "gateway/openapi.h"
 #include "gateway/page.h"
+#include "gateway/prepare.h"
 #include "gateway/request_log.h"
 #include "gateway/response_calls.h"
 #include "gateway/responses.h"
@@ -30,95 +33,89 @@ struct call {
     struct event_thread *thread;
     struct http_request *req;
     struct u128 tenant;
-    struct bytes rest; /* of the path, behind a prefix route */
+    struct bytes rest;           /* of the path, behind a prefix route */
+    enum genreq_dialect dialect; /* on_generate's */
 };
 
-static void on_generate(const struct call *c, enum genreq_dialect dialect) {
-    struct genreq g;
-    struct api_error err;
-    struct bytes stream;
-    if (resume_name(c->req, &stream, &err)) {
-        error_respond(c->req, &err);
-        return;
+/* Handlers answer, or see to it that someone will, and return 0; or they fill *err, which is
+ * answered for them. */
+
+/* A long body is read off the event threads: *unread, and g is empty but for its dialect. */
+static int read_request(const struct call *c, struct genreq *g, bool *unread,
+                        struct api_error *err) {
+    *unread = c->req->body.len >= PREPARE_LONG_BODY;
+    if (*unread) {
+        genreq_init(g, c->dialect);
+        return 0;
     }
-    if (stream.len && http_request_header(c->req, "Last-Event-ID").len) {
-        resume_open(c->thread, c->req, c->tenant, stream); /* it asks again for what it had begun */
-        return;
-    }
-    bool unread = c->req->body.len >= PREPARE_LONG_BODY;
-    int rc = 0;
-    if (unread)
-        genreq_init(&g, dialect);
-    else
-        rc = genreq_parse(&g, dialect, c->req->body, &err);
-    if (rc == 0 && !unread)
-        rc = responses_resume(&g, c->thread->gw->responses, c->tenant, &err);
-    if (rc == 0 && !unread && genreq_asks_nothing(&g)) {
-        ollama_load(c->thread, c->req, &g);
-        genreq_release(&g);
-        return;
-    }
-    if (rc == 0) {
-        generation_open(c->thread, c->req, &g, unread, c->tenant, &stream);
-        return;
-    }
-    genreq_release(&g);
-    error_respond(c->req, &err);
+    int rc = genreq_parse(g, c->dialect, c->req->body, err);
+    return rc ? rc : responses_resume(g, c->thread->gw->responses, c->tenant, err);
 }
 
-static void on_chat(const struct call *c) {
-    on_generate(c, GENREQ_CHAT);
+/* Takes g. */
+static int open_request(const struct call *c, struct genreq *g, bool unread,
+                        struct api_error *err) {
+    struct bytes stream;
+    if (resume_name(c->req, &stream, err) == 0)
+        return generation_open(c->thread, c->req, g, unread, c->tenant, &stream, err);
+    genreq_release(g);
+    return -1;
 }
-static void on_completions(const struct call *c) {
-    on_generate(c, GENREQ_COMPLETIONS);
+
+static int on_generate(const struct call *c, struct api_error *err) {
+    struct genreq g;
+    bool unread;
+    if (read_request(c, &g, &unread, err) == 0)
+        return open_request(c, &g, unread, err);
+    genreq_release(&g);
+    return -1;
 }
-static void on_messages(const struct call *c) {
-    on_generate(c, GENREQ_MESSAGES);
+
+static int on_stream(const struct call *c, struct api_error *err) {
+    return resume_open(c->thread, c->req, c->tenant, c->rest, err);
 }
-static void on_stream(const struct call *c) {
-    resume_open(c->thread, c->req, c->tenant, c->rest);
+static int on_stream_delete(const struct call *c, struct api_error *err) {
+    return resume_give_up(c->thread, c->req, c->tenant, c->rest, err);
 }
-static void on_ollama_chat(const struct call *c) {
-    on_generate(c, GENREQ_OLLAMA_CHAT);
-}
-static void on_ollama_generate(const struct call *c) {
-    on_generate(c, GENREQ_OLLAMA_GENERATE);
-}
-static void on_responses(const struct call *c) {
-    on_generate(c, GENREQ_RESPONSES);
-}
-static void on_response_get(const struct call *c) {
+static int on_response_get(const struct call *c, struct api_error *err) {
     response_call_get(c->thread, c->req, c->tenant, c->rest);
+    return 0;
 }
-static void on_response_delete(const struct call *c) {
+static int on_response_delete(const struct call *c, struct api_error *err) {
     response_call_delete(c->thread, c->req, c->tenant, c->rest);
+    return 0;
 }
-static void on_response_cancel(const struct call *c) {
+static int on_response_cancel(const struct call *c, struct api_error *err) {
     response_call_cancel(c->thread, c->req, c->tenant, c->rest);
+    return 0;
 }
-static void on_input_tokens(const struct call *c) {
+static int on_chat_tokens(const struct call *c, struct api_error *err) {
+    text_call_chat_tokens(c->thread, c->req, c->tenant);
+    return 0;
+}
+static int on_input_tokens(const struct call *c, struct api_error *err) {
     text_call_input_tokens(c->thread, c->req, c->tenant);
+    return 0;
 }
-static void on_completion(const struct call *c) {
-    on_generate(c, GENREQ_COMPLETION);
-}
-static void on_infill(const struct call *c) {
-    on_generate(c, GENREQ_INFILL);
-}
-static void on_ollama_tags(const struct call *c) {
+static int on_ollama_tags(const struct call *c, struct api_error *err) {
     ollama_tags(c->thread, c->req);
+    return 0;
 }
-static void on_ollama_ps(const struct call *c) {
+static int on_ollama_ps(const struct call *c, struct api_error *err) {
     ollama_ps(c->thread, c->req);
+    return 0;
 }
-static void on_ollama_show(const struct call *c) {
+static int on_ollama_show(const struct call *c, struct api_error *err) {
     ollama_show(c->thread, c->req);
+    return 0;
 }
-static void on_ollama_version(const struct call *c) {
+static int on_ollama_version(const struct call *c, struct api_error *err) {
     ollama_version(c->req);
+    return 0;
 }
-static void on_ollama_refused(const struct call *c) {
+static int on_ollama_refused(const struct call *c, struct api_error *err) {
     ollama_refuse(c->req);
+    return 0;
 }
 
 /* ---- models: small documents of our own, so cJSON writes them. What clients send is read by the
@@ -126,12 +123,17 @@ static void on_ollama_refused(const struct call *c) {
 
 /* Returns owned. */
 static cJSON *model_document(const struct model_info *info) {
+    static const char *const STATES[] = {
+        [MODEL_UNLOADED] = "unloaded", [MODEL_LOADING] = "loading", [MODEL_LOADED] = "loaded"};
     cJSON *model = cJSON_CreateObject();
     cJSON_AddStringToObject(model, "id", info->name);
     cJSON_AddStringToObject(model, "object", "model");
     cJSON_AddNumberToObject(model, "created", (double)info->created_s);
     cJSON_AddStringToObject(model, "owned_by", "trireme");
-    cJSON_AddNumberToObject(model, "max_model_len", info->max_context);
+    if (info->max_context) /* 0: it was never loaded, so nobody knows */
+        cJSON_AddNumberToObject(model, "max_model_len", info->max_context);
+    cJSON *status = cJSON_AddObjectToObject(model, "status"); /* as llama-server's router has it */
+    cJSON_AddStringToObject(status, "value", STATES[info->state]);
     return model;
 }
 
@@ -144,116 +146,141 @@ static void respond_document(struct http_request *req, cJSON *document) {
     cJSON_Delete(document);
 }
 
-static void list_model(void *ctx, const struct model_info *info) {
-    if (info->servable)
-        cJSON_AddItemToArray(ctx, model_document(info));
+struct model_list {
+    const struct call *call;
+    cJSON *data;
+};
+
+static bool is_told(const struct call *c, const struct model_info *info) {
+    const struct gateway *gw = c->thread->gw;
+    return (info->servable || gw->settings.models_on_demand) &&
+           auth_allows_model(&gw->auth, c->tenant, info->own_name);
 }
 
-static void on_models(const struct call *c) {
+static void list_model(void *ctx, const struct model_info *info) {
+    const struct model_list *list = ctx;
+    if (is_told(list->call, info))
+        cJSON_AddItemToArray(list->data, model_document(info));
+}
+
+static int on_models(const struct call *c, struct api_error *err) {
     cJSON *list = cJSON_CreateObject();
     cJSON_AddStringToObject(list, "object", "list");
-    cJSON *data = cJSON_AddArrayToObject(list, "data");
-    CHECK_MSG(data, "out of memory");
-    model_table_each(c->thread->gw->models, list_model, data);
+    struct model_list told = {.call = c, .data = cJSON_AddArrayToObject(list, "data")};
+    CHECK_MSG(told.data, "out of memory");
+    model_table_each(c->thread->gw->models, list_model, &told);
     respond_document(c->req, list);
+    return 0;
 }
 
 struct model_search {
+    const struct call *call;
     struct bytes name;
     cJSON *document; /* owned; NULL: not found */
 };
 
 static void find_model(void *ctx, const struct model_info *info) {
     struct model_search *search = ctx;
-    if (info->servable && !search->document && bytes_equal(bytes_str(info->name), search->name))
+    if (is_told(search->call, info) && !search->document &&
+        bytes_equal(bytes_str(info->name), search->name))
         search->document = model_document(info);
 }
 
-static void on_model(const struct call *c) {
-    struct model_search search = {.name = c->rest};
-    struct api_error err;
+static int on_model(const struct call *c, struct api_error *err) {
+    struct model_search search = {.call = c, .name = c->rest};
     model_table_each(c->thread->gw->models, find_model, &search);
     if (search.document) {
         respond_document(c->req, search.document);
-        return;
+        return 0;
     }
-    prepare_refuse_model(MODEL_UNKNOWN, c->rest, &err);
-    error_respond(c->req, &err);
+    prepare_refuse_model(MODEL_UNKNOWN, c->rest, err);
+    return -1;
 }
 
-static void on_tokenize(const struct call *c) {
+static int on_tokenize(const struct call *c, struct api_error *err) {
     text_call_tokenize(c->thread, c->req, c->tenant);
+    return 0;
 }
-static void on_detokenize(const struct call *c) {
+static int on_detokenize(const struct call *c, struct api_error *err) {
     text_call_detokenize(c->thread, c->req, c->tenant);
+    return 0;
 }
-static void on_apply_template(const struct call *c) {
+static int on_apply_template(const struct call *c, struct api_error *err) {
     text_call_apply_template(c->thread, c->req, c->tenant);
+    return 0;
 }
 
-static void on_count_tokens(const struct call *c) {
+static int on_count_tokens(const struct call *c, struct api_error *err) {
     text_call_count_tokens(c->thread, c->req, c->tenant);
+    return 0;
 }
 
-static void on_live(const struct call *c) {
+static int on_live(const struct call *c, struct api_error *err) {
     http_respond(c->req, 200, JSON_TYPE, NULL, 0, bytes_str("{\"status\":\"ok\"}\n"));
+    return 0;
 }
-static void on_ready(const struct call *c) {
+static int on_ready(const struct call *c, struct api_error *err) {
     health_on_ready(c->thread, c->req);
+    return 0;
 }
-static void on_e2e(const struct call *c) {
+static int on_e2e(const struct call *c, struct api_error *err) {
     health_on_e2e(c->thread, c->req);
+    return 0;
 }
 
-static void on_metrics(const struct call *c) {
+static int on_metrics(const struct call *c, struct api_error *err) {
     struct buf body;
     buf_init(&body, 0);
     metrics_write(&body);
     model_metrics_write_info(&body);
+    if (body.failed) {
+        buf_release(&body);
+        return api_error_out_of_memory(err);
+    }
     http_respond(c->req, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, 0,
                  buf_bytes(&body));
     buf_release(&body);
+    return 0;
 }
 
 /* The page (rest is empty at "/") and its files. */
-static void on_page(const struct call *c) {
-    struct api_error err;
+static int on_page(const struct call *c, struct api_error *err) {
     if (page_respond(c->req, c->rest))
-        return;
-    api_error_set(&err, API_NOT_FOUND, NULL, "there is nothing at this path");
-    error_respond(c->req, &err);
+        return 0;
+    api_error_set(err, API_NOT_FOUND, NULL, "there is nothing at this path");
+    return -1;
 }
 
-static void on_version(const struct call *c) {
+static int on_version(const struct call *c, struct api_error *err) {
     http_respond(c->req, 200, JSON_TYPE, NULL, 0,
                  bytes_str("{\"version\":\"" TRIREME_VERSION "\"}\n"));
+    return 0;
 }
 
 /* How busy this gateway is, as vLLM tells it: for load balancers. */
-static void on_load(const struct call *c) {
+static int on_load(const struct call *c, struct api_error *err) {
     struct buf body;
     CHECK(c->thread && c->req);
     buf_init(&body, 0);
     buf_addf(&body, "{\"server_load\":%lld}\n", (long long)atomic_load(&c->thread->gw->open_count));
     http_respond(c->req, 200, JSON_TYPE, NULL, 0, buf_bytes(&body));
     buf_release(&body);
+    return 0;
 }
 
 /* llama.cpp's slots. Here a request takes none for itself in the gateway: one that works for each
  * that is open, and one that is free while another may be opened. */
-static void on_slots(const struct call *c) {
+static int on_slots(const struct call *c, struct api_error *err) {
     enum { SLOTS_MAX = 1024 };
     const struct gateway *gw = c->thread->gw;
     struct served_model *model = model_table_any_ready(gw->models);
     int64_t open = atomic_load(&gw->open_count);
     bool full = open >= gw->settings.open_max;
-    struct api_error err;
     struct buf body = {0};
     if (full && bytes_equal(c->req->query, bytes_str("fail_on_no_slot=1"))) {
-        api_error_set(&err, API_UNAVAILABLE, NULL, "no slot available");
-        error_respond(c->req, &err);
+        api_error_set(err, API_UNAVAILABLE, NULL, "no slot available");
         served_model_put(model);
-        return;
+        return -1;
     }
     buf_add_byte(&body, '[');
     for (int64_t i = 0; i < MIN(open + !full, SLOTS_MAX); i++)
@@ -263,13 +290,44 @@ static void on_slots(const struct call *c) {
     http_respond(c->req, 200, JSON_TYPE, NULL, 0, buf_bytes(&body));
     buf_release(&body);
     served_model_put(model);
+    return 0;
 }
 
-static void on_tokenizer_info(const struct call *c) {
-    text_call_tokenizer_info(c->thread, c->req);
+/* llama.cpp's files of a slot's cache: here prefixes are found by their tokens, and no slot is a
+ * client's. As llama-server without a folder for them. */
+static int on_slot_action(const struct call *c, struct api_error *err) {
+    (void)c;
+    api_error_set(err, API_UNSUPPORTED, NULL,
+                  "this server has no slots to save, restore or erase: it finds the beginnings of "
+                  "prompts that it has computed by itself, and GET /slots only counts requests");
+    err->status = 501;
+    err->type = "not_supported_error";
+    return -1;
 }
-static void on_render(const struct call *c) {
+
+/* llama.cpp's: there are none. */
+static int on_adapters(const struct call *c, struct api_error *err) {
+    http_respond(c->req, 200, JSON_TYPE, NULL, 0, bytes_str("[]"));
+    return 0;
+}
+
+static int on_model_load(const struct call *c, struct api_error *err) {
+    return model_control(c->thread, c->req, c->tenant, WIRE_WISH_LOAD, err);
+}
+static int on_model_reload(const struct call *c, struct api_error *err) {
+    return model_control(c->thread, c->req, c->tenant, WIRE_WISH_RELOAD, err);
+}
+static int on_model_unload(const struct call *c, struct api_error *err) {
+    return model_control(c->thread, c->req, c->tenant, WIRE_WISH_UNLOAD, err);
+}
+
+static int on_tokenizer_info(const struct call *c, struct api_error *err) {
+    text_call_tokenizer_info(c->thread, c->req);
+    return 0;
+}
+static int on_render(const struct call *c, struct api_error *err) {
     text_call_render(c->thread, c->req, c->tenant);
+    return 0;
 }
 
 static void add_default(cJSON *to, const char *name, double value) {
@@ -277,16 +335,31 @@ static void add_default(cJSON *to, const char *name, double value) {
         cJSON_AddNumberToObject(to, name, value);
 }
 
+/* That of ?model=NAME, else the one for requests that name none, else any. NULL: err says why. */
+static struct served_model *asked_model(const struct call *c, struct api_error *err) {
+    struct model_table *models = c->thread->gw->models;
+    struct served_model *model = NULL;
+    char name[256];
+    int len = http_query_find(c->req->query, "model", name, sizeof name);
+    if (len > 0) {
+        struct bytes asked = bytes_of(name, (size_t)len);
+        enum model_found found = model_table_find(models, asked, &model);
+        if (found != MODEL_READY)
+            prepare_refuse_model(found, asked, err);
+        return model;
+    }
+    model = model_table_any_ready(models);
+    if (!model)
+        api_error_set(err, API_UNAVAILABLE, NULL, "no model is ready yet");
+    return model;
+}
+
 /* What llama-server tells of its model: the context, and the defaults that the model's own files
  * give (what they do not name is left out). */
-static void on_props(const struct call *c) {
-    struct served_model *model = model_table_any_ready(c->thread->gw->models);
-    struct api_error err;
-    if (!model) {
-        api_error_set(&err, API_UNAVAILABLE, NULL, "no model is ready yet");
-        error_respond(c->req, &err);
-        return;
-    }
+static int on_props(const struct call *c, struct api_error *err) {
+    struct served_model *model = asked_model(c, err);
+    if (!model)
+        return -1;
     const struct model_defaults *defaults = &model->text->defaults;
     cJSON *props = cJSON_CreateObject();
     cJSON *settings = cJSON_AddObjectToObject(props, "default_generation_settings");
@@ -301,79 +374,142 @@ static void on_props(const struct call *c) {
     cJSON_AddStringToObject(props, "build_info", "trireme " TRIREME_VERSION);
     served_model_put(model);
     respond_document(c->req, props);
+    return 0;
+}
+
+/* What Hugging Face's TGI tells of its model and bounds (InferenceClient.get_endpoint_info). */
+static int on_info(const struct call *c, struct api_error *err) {
+    struct served_model *model = asked_model(c, err);
+    if (!model)
+        return -1;
+    cJSON *info = cJSON_CreateObject();
+    cJSON_AddStringToObject(info, "model_id", model->name);
+    cJSON_AddNumberToObject(info, "max_concurrent_requests",
+                            (double)c->thread->gw->settings.open_max);
+    cJSON_AddNumberToObject(info, "max_input_tokens", model->max_context - 1);
+    cJSON_AddNumberToObject(info, "max_total_tokens", model->max_context);
+    cJSON_AddStringToObject(info, "router", "trireme");
+    cJSON_AddStringToObject(info, "version", TRIREME_VERSION);
+    served_model_put(model);
+    respond_document(c->req, info);
+    return 0;
 }
 
 /* ---- routes ---- */
 
-static void on_openapi(const struct call *c);
+static int on_openapi(const struct call *c, struct api_error *err);
+
+#define CALL(path, method, open, quiet, handle, fields)                                            \
+    { path, method, open, quiet, handle, fields, GENREQ_DIALECT_COUNT }
+#define GENERATE(path, handle, dialect, fields)                                                    \
+    { path, HTTP_POST, false, false, handle, fields, dialect }
 
 static const struct route {
     const char *path;        /* ending in '/': a prefix, and something must follow */
     enum http_method method; /* GET takes HEAD too */
     bool open;               /* without a key */
     bool quiet;              /* asked again and again by machines: no line in the log */
-    void (*handle)(const struct call *call);
+    int (*handle)(const struct call *call, struct api_error *err);
     const struct field_set *fields; /* of its body, for /openapi.json; NULL: none */
+    enum genreq_dialect dialect;    /* on_generate's */
 } routes[] = {
-    {"/", HTTP_GET, true, false, on_page, NULL},
-    {"/page/", HTTP_GET, true, true, on_page, NULL},
-    {"/v1/chat/completions", HTTP_POST, false, false, on_chat, &fields_chat},
-    {"/v1/completions", HTTP_POST, false, false, on_completions, &fields_completions},
-    {"/v1/messages", HTTP_POST, false, false, on_messages, &fields_messages},
-    {"/v1/messages/count_tokens", HTTP_POST, false, false, on_count_tokens, &fields_messages},
-    {"/v1/responses", HTTP_POST, false, false, on_responses, &fields_responses},
-    {"/v1/responses/input_tokens", HTTP_POST, false, false, on_input_tokens, &fields_responses},
-    {"/v1/responses/", HTTP_GET, false, false, on_response_get, NULL},
-    {"/v1/responses/", HTTP_DELETE, false, false, on_response_delete, NULL},
-    {"/v1/responses/", HTTP_POST, false, false, on_response_cancel, NULL},
-    {"/v1/stream/", HTTP_GET, false, false, on_stream, NULL},
-    {"/api/chat", HTTP_POST, false, false, on_ollama_chat, &fields_ollama_chat},
-    {"/api/generate", HTTP_POST, false, false, on_ollama_generate, &fields_ollama_generate},
-    {"/api/tags", HTTP_GET, false, false, on_ollama_tags, NULL},
-    {"/api/ps", HTTP_GET, false, false, on_ollama_ps, NULL},
-    {"/api/show", HTTP_POST, false, false, on_ollama_show, NULL},
-    {"/api/version", HTTP_GET, false, false, on_ollama_version, NULL},
-    {"/api/embed", HTTP_POST, false, false, on_ollama_refused, NULL},
-    {"/api/embeddings", HTTP_POST, false, false, on_ollama_refused, NULL},
-    {"/api/pull", HTTP_POST, false, false, on_ollama_refused, NULL},
-    {"/api/push", HTTP_POST, false, false, on_ollama_refused, NULL},
-    {"/api/create", HTTP_POST, false, false, on_ollama_refused, NULL},
-    {"/api/copy", HTTP_POST, false, false, on_ollama_refused, NULL},
-    {"/api/delete", HTTP_DELETE, false, false, on_ollama_refused, NULL},
-    {"/completion", HTTP_POST, false, false, on_completion, &fields_completion},
-    {"/completions", HTTP_POST, false, false, on_completion, &fields_completion},
-    {"/infill", HTTP_POST, false, false, on_infill, &fields_infill},
-    {"/slots", HTTP_GET, false, true, on_slots, NULL},
-    {"/tokenizer_info", HTTP_GET, false, false, on_tokenizer_info, NULL},
-    {"/v1/chat/completions/render", HTTP_POST, false, false, on_render, &fields_chat},
-    {"/tokenize", HTTP_POST, false, false, on_tokenize, &fields_text_calls},
-    {"/detokenize", HTTP_POST, false, false, on_detokenize, &fields_text_calls},
-    {"/apply-template", HTTP_POST, false, false, on_apply_template, &fields_text_calls},
-    {"/v1/models", HTTP_GET, false, false, on_models, NULL},
-    {"/v1/models/", HTTP_GET, false, false, on_model, NULL},
-    {"/health", HTTP_GET, true, true, on_live, NULL},
-    {"/health/live", HTTP_GET, true, true, on_live, NULL},
-    {"/health/ready", HTTP_GET, true, true, on_ready, NULL},
-    {"/health/e2e", HTTP_GET, true, true, on_e2e, NULL},
-    {"/metrics", HTTP_GET, false, true, on_metrics, NULL},
-    {"/version", HTTP_GET, false, false, on_version, NULL},
-    {"/load", HTTP_GET, false, true, on_load, NULL},
-    {"/props", HTTP_GET, false, false, on_props, NULL},
-    {"/openapi.json", HTTP_GET, true, false, on_openapi, NULL},
+    CALL("/", HTTP_GET, true, false, on_page, NULL),
+    CALL("/page/", HTTP_GET, true, true, on_page, NULL),
+    GENERATE("/v1/chat/completions", on_generate, GENREQ_CHAT, &fields_chat),
+    GENERATE("/chat/completions", on_generate, GENREQ_CHAT, &fields_chat),
+    CALL("/v1/chat/completions/input_tokens", HTTP_POST, false, false, on_chat_tokens,
+         &fields_chat),
+    CALL("/chat/completions/input_tokens", HTTP_POST, false, false, on_chat_tokens, &fields_chat),
+    GENERATE("/v1/completions", on_generate, GENREQ_COMPLETIONS, &fields_completions),
+    GENERATE("/v1/messages", on_generate, GENREQ_MESSAGES, &fields_messages),
+    CALL("/v1/messages/count_tokens", HTTP_POST, false, false, on_count_tokens, &fields_messages),
+    GENERATE("/v1/responses", on_generate, GENREQ_RESPONSES, &fields_responses),
+    CALL("/v1/responses/input_tokens", HTTP_POST, false, false, on_input_tokens, &fields_responses),
+    GENERATE("/responses", on_generate, GENREQ_RESPONSES, &fields_responses),
+    CALL("/responses/input_tokens", HTTP_POST, false, false, on_input_tokens, &fields_responses),
+    CALL("/v1/responses/", HTTP_GET, false, false, on_response_get, NULL),
+    CALL("/v1/responses/", HTTP_DELETE, false, false, on_response_delete, NULL),
+    CALL("/v1/responses/", HTTP_POST, false, false, on_response_cancel, NULL),
+    CALL("/v1/stream/", HTTP_GET, false, false, on_stream, NULL),
+    CALL("/v1/stream/", HTTP_DELETE, false, false, on_stream_delete, NULL),
+    GENERATE("/api/chat", on_generate, GENREQ_OLLAMA_CHAT, &fields_ollama_chat),
+    GENERATE("/api/generate", on_generate, GENREQ_OLLAMA_GENERATE, &fields_ollama_generate),
+    CALL("/api/tags", HTTP_GET, false, false, on_ollama_tags, NULL),
+    CALL("/api/ps", HTTP_GET, false, false, on_ollama_ps, NULL),
+    CALL("/api/show", HTTP_POST, false, false, on_ollama_show, NULL),
+    CALL("/api/version", HTTP_GET, false, false, on_ollama_version, NULL),
+    GENERATE("/api/embed", on_generate, GENREQ_OLLAMA_EMBED, &fields_ollama_embed),
+    GENERATE("/api/embeddings", on_generate, GENREQ_OLLAMA_EMBEDDINGS, &fields_ollama_embeddings),
+    CALL("/api/pull", HTTP_POST, false, false, on_ollama_refused, NULL),
+    CALL("/api/push", HTTP_POST, false, false, on_ollama_refused, NULL),
+    CALL("/api/create", HTTP_POST, false, false, on_ollama_refused, NULL),
+    CALL("/api/copy", HTTP_POST, false, false, on_ollama_refused, NULL),
+    CALL("/api/delete", HTTP_DELETE, false, false, on_ollama_refused, NULL),
+    GENERATE("/completion", on_generate, GENREQ_COMPLETION, &fields_completion),
+    GENERATE("/completions", on_generate, GENREQ_COMPLETION, &fields_completion),
+    GENERATE("/generate", on_generate, GENREQ_GENERATE, &fields_generate),
+    GENERATE("/infill", on_generate, GENREQ_INFILL, &fields_infill),
+    GENERATE("/v1/embeddings", on_generate, GENREQ_EMBEDDINGS, &fields_embeddings),
+    GENERATE("/embedding", on_generate, GENREQ_LLAMA_EMBEDDING, &fields_llama_embedding),
+    GENERATE("/embeddings", on_generate, GENREQ_LLAMA_EMBEDDING, &fields_llama_embedding),
+    GENERATE("/pooling", on_generate, GENREQ_POOLING, &fields_pooling),
+    GENERATE("/classify", on_generate, GENREQ_CLASSIFY, &fields_classify),
+    GENERATE("/v2/embed", on_generate, GENREQ_COHERE_EMBED, &fields_cohere_embed),
+    GENERATE("/v1/rerank", on_generate, GENREQ_RERANK, &fields_rerank),
+    GENERATE("/v2/rerank", on_generate, GENREQ_RERANK, &fields_rerank),
+    GENERATE("/v1/reranking", on_generate, GENREQ_RERANK, &fields_rerank),
+    GENERATE("/rerank", on_generate, GENREQ_RERANK, &fields_rerank),
+    GENERATE("/reranking", on_generate, GENREQ_RERANK, &fields_rerank),
+    GENERATE("/v1/score", on_generate, GENREQ_SCORE, &fields_score),
+    GENERATE("/score", on_generate, GENREQ_SCORE, &fields_score),
+    CALL("/slots/", HTTP_POST, false, false, on_slot_action, NULL),
+    CALL("/slots", HTTP_GET, false, true, on_slots, NULL),
+    CALL("/tokenizer_info", HTTP_GET, false, false, on_tokenizer_info, NULL),
+    CALL("/v1/chat/completions/render", HTTP_POST, false, false, on_render, &fields_chat),
+    CALL("/tokenize", HTTP_POST, false, false, on_tokenize, &fields_text_calls),
+    CALL("/detokenize", HTTP_POST, false, false, on_detokenize, &fields_text_calls),
+    CALL("/v1/tokenize", HTTP_POST, false, false, on_tokenize, &fields_text_calls),
+    CALL("/v1/detokenize", HTTP_POST, false, false, on_detokenize, &fields_text_calls),
+    CALL("/apply-template", HTTP_POST, false, false, on_apply_template, &fields_text_calls),
+    CALL("/v1/models", HTTP_GET, false, false, on_models, NULL),
+    CALL("/models", HTTP_GET, false, false, on_models, NULL),
+    CALL("/v1/models/", HTTP_GET, false, false, on_model, NULL),
+    CALL("/models/load", HTTP_POST, false, false, on_model_load, &fields_model_control),
+    CALL("/models/reload", HTTP_POST, false, false, on_model_reload, &fields_model_control),
+    CALL("/models/unload", HTTP_POST, false, false, on_model_unload, &fields_model_control),
+    CALL("/health", HTTP_GET, true, true, on_live, NULL),
+    CALL("/v1/health", HTTP_GET, true, true, on_live, NULL),
+    CALL("/ping", HTTP_GET, true, true, on_live, NULL),
+    CALL("/ping", HTTP_POST, true, true, on_live, NULL),
+    CALL("/health_generate", HTTP_GET, true, true, on_e2e, NULL),
+    CALL("/health/live", HTTP_GET, true, true, on_live, NULL),
+    CALL("/health/ready", HTTP_GET, true, true, on_ready, NULL),
+    CALL("/health/e2e", HTTP_GET, true, true, on_e2e, NULL),
+    CALL("/metrics", HTTP_GET, false, true, on_metrics, NULL),
+    CALL("/version", HTTP_GET, false, false, on_version, NULL),
+    CALL("/load", HTTP_GET, false, true, on_load, NULL),
+    CALL("/lora-adapters", HTTP_GET, false, false, on_adapters, NULL),
+    CALL("/props", HTTP_GET, false, false, on_props, NULL),
+    CALL("/info", HTTP_GET, false, false, on_info, NULL),
+    CALL("/openapi.json", HTTP_GET, true, false, on_openapi, NULL),
 };
+#undef CALL
+#undef GENERATE
 
-static void on_openapi(const struct call *c) {
+static int on_openapi(const struct call *c, struct api_error *err) {
+    http_respond(c->req, 200, JSON_TYPE, NULL, 0, buf_bytes(&c->thread->gw->openapi));
+    return 0;
+}
+
+static void describe_calls(struct buf *out) {
     struct openapi_call calls[ARRAY_LEN(routes)];
-    struct buf body = {0};
     for (size_t i = 0; i < ARRAY_LEN(routes); i++)
         calls[i] = (struct openapi_call){.path = routes[i].path,
                                          .method = routes[i].method,
                                          .open = routes[i].open,
                                          .fields = routes[i].fields,
                                          .shape = error_shape_of(bytes_str(routes[i].path))};
-    openapi_write(calls, ARRAY_LEN(calls), &body);
-    http_respond(c->req, 200, JSON_TYPE, NULL, 0, buf_bytes(&body));
-    buf_release(&body);
+    openapi_write(calls, ARRAY_LEN(calls), out);
 }
 
 static bool takes(const struct route *route, enum http_method method) {
@@ -531,12 +667,22 @@ static void on_body(void *ctx, struct http_request *req) {
         req->holder = call.tenant;
 }
 
+/* A client that asks again for the stream that it had begun gets it, whatever its body says. */
+static int handle(struct call *call, const struct route *route, struct api_error *err) {
+    struct bytes stream;
+    call->dialect = route->dialect;
+    if (route->dialect != GENREQ_DIALECT_COUNT && resume_is_asked(call->req, &stream))
+        return resume_open(call->thread, call->req, call->tenant, stream, err);
+    return route->handle(call, err);
+}
+
 static void on_request(void *ctx, struct http_request *req) {
     struct gateway *gw = ctx;
     struct call call = {.thread = gw->threads[req->thread_idx], .req = req};
+    struct api_error err;
     const struct route *route = admit(gw, &call);
-    if (route)
-        route->handle(&call);
+    if (route && handle(&call, route, &err))
+        error_respond(req, &err);
     turn_start_opened(call.thread);
 }
 
@@ -547,7 +693,8 @@ static size_t on_head(void *ctx, struct http_request *req, int status, struct ht
         request_log_head(req, route ? route->path : NULL, route && route->quiet, status);
     }
     size_t count = cors_fields(&gw->cors, req, fields);
-    if (anthropic_is_path(req->path)) /* its clients read the id under this name */
+    if (error_shape_of(req->path) ==
+        ERROR_SHAPE_ANTHROPIC) /* its clients read the id under this name */
         fields[count++] = (struct http_field){"request-id", http_request_id(req)};
     return count;
 }
@@ -566,4 +713,5 @@ void server_install(struct gateway *gw, struct http_config *config) {
     config->on_head = on_head;
     config->on_tick = on_tick;
     config->tick_ms = EVENT_THREAD_TICK_MS;
+    describe_calls(&gw->openapi);
 }

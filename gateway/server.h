@@ -11,7 +11,7 @@
 
 struct gateway;
 
-/* Sets on_request, on_tick and ctx. */
+/* Sets on_request, on_tick and ctx, and writes gw->openapi. */
 void server_install(struct gateway *gw, struct http_config *config);
 
 #endif

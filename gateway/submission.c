@@ -23,16 +23,20 @@ int submission_init(struct submission *sub, struct generation *generation,
                                .thread = thread,
                                .terms = terms,
                                .prompt = prepared->prompts[prompt_idx],
-                               .max_tokens = prepared->max_tokens[prompt_idx]};
+                               .max_tokens = prepared->max_tokens[prompt_idx],
+                               .prompt_idx = prompt_idx};
     prepared->prompts[prompt_idx] = (struct token_vec){0};
     delivery_init(&sub->delivery, request, choice_count);
     sub->choices = mem_calloc(choice_count, sizeof *sub->choices);
     sub->token_us = mem_calloc(choice_count, sizeof *sub->token_us);
     submission_map_add(&thread->submissions, request, sub);
-    config->begins_text = is_special_alone(config->tokenizer, &sub->prompt);
-    for (uint32_t i = 0; i < choice_count; i++)
+    config->begins_text = (prepared->echo && !prepared->hides_echo) ||
+                          is_special_alone(config->tokenizer, &sub->prompt);
+    for (uint32_t i = 0; i < choice_count; i++) {
         if (choice_init(&sub->choices[i], prompt_idx * choice_count + i, config, err))
             return err->code;
+        sub->choices[i].echo_count = prepared->echo ? (uint32_t)sub->prompt.count : 0;
+    }
     return 0;
 }
 
@@ -56,49 +60,88 @@ void submission_release(struct submission *sub) {
 
 /* ---- to the scheduler ---- */
 
+static bool has_stop_token(const struct submission *sub) {
+    const struct prepared *p = &sub->terms->prepared;
+    for (size_t i = 1; i < sub->prompt.count; i++)
+        for (uint32_t k = 0; k < p->stop_token_count; k++)
+            if (sub->prompt.items[i] == p->stop_tokens[k])
+                return true;
+    return false;
+}
+
+/* The prompt as output. One with a stop token must not end there: the gateway looks for its end. */
+static void submit_echo(const struct submission *sub, struct wire_submit *submit,
+                        struct buf *grammar) {
+    for (size_t i = 1; i < sub->prompt.count; i++) {
+        if (i > 1)
+            buf_add_byte(grammar, ',');
+        buf_add_u64(grammar, sub->prompt.items[i]);
+    }
+    submit->prompt.count = 1;
+    submit->max_tokens = MAX(sub->max_tokens + (uint32_t)sub->prompt.count - 1, 1u);
+    if (grammar->len) {
+        submit->grammar_kind = WIRE_GRAMMAR_TOKENS;
+        submit->grammar = buf_bytes(grammar);
+    }
+    if (has_stop_token(sub))
+        submit->stop_tokens.count = 0;
+}
+
 static void send_submit(struct submission *sub) {
     const struct submit_terms *terms = sub->terms;
     const struct delivery *d = &sub->delivery;
     struct wire_choice choices[WIRE_MAX_CHOICES];
     bool emitted = false;
     for (uint32_t i = 0; i < d->choice_count; i++) {
-        choices[i] = (struct wire_choice){
-            i, {d->choices[i].ids, d->choices[i].count}, d->choices[i].finished};
+        choices[i] = (struct wire_choice){.choice = i,
+                                          .emitted = {d->choices[i].ids, d->choices[i].count},
+                                          .finished = d->choices[i].finished,
+                                          .sampler_state = d->choices[i].sampler_state};
         emitted |= d->choices[i].count > 0;
     }
     int64_t left_ms = terms->deadline_ms ? MAX(terms->deadline_ms - sub->thread->now_ms, 1) : 0;
+    const struct auth_limits limits = auth_limits(&sub->thread->gw->auth, terms->tenant);
     struct wire_submit submit = {
         .request = d->request,
         .attempt = d->attempt,
-        .kind = WIRE_GENERATE,
+        .kind = terms->prepared.kind ? terms->prepared.kind : WIRE_GENERATE,
         .model = bytes_str(terms->model->name),
         .prompt = {sub->prompt.items, sub->prompt.count},
         .sampling = terms->prepared.sampling,
         .stop_tokens = {terms->prepared.stop_tokens, terms->prepared.stop_token_count},
-        .max_tokens = sub->max_tokens,
+        .max_tokens = MAX(sub->max_tokens, 1u), /* of none wanted, one is dropped */
         .choices = choices,
         .choice_count = d->choice_count,
         .deadline_ms = (uint32_t)MIN(left_ms, UINT32_MAX),
         .priority = terms->priority,
         .tenant = terms->tenant,
+        .tenant_requests = limits.requests,
+        .tenant_minute_tokens = limits.minute_tokens,
+        .tenant_weight = limits.weight,
+        .tenant_taken = sub->prompt_idx > 0,
         .cache_salt = buf_bytes(&terms->cache_salt),
         .presentation = buf_bytes(&terms->presentation),
         .grammar_kind = terms->prepared.grammar.len ? WIRE_GRAMMAR_STRUCTURE : WIRE_GRAMMAR_NONE,
         .grammar = buf_bytes(&terms->prepared.grammar),
         .resumed = d->resumed,
         .resumable = terms->stream.len > 0,
-        .stream = buf_bytes(&terms->stream)};
+        .stream = buf_bytes(&terms->stream),
+        .bundle = terms->model->text->bundle};
     if (emitted) {
         submit.revision = terms->model->revision;
         submit.fingerprint = sub->fingerprint;
     }
     submit.sampling.min_tokens = MIN(submit.sampling.min_tokens, sub->max_tokens);
-    struct buf payload;
+    struct buf payload, echo = {0};
     buf_init(&payload, 0);
+    if (terms->prepared.echo)
+        submit_echo(sub, &submit, &echo);
     message_pack_submit(&submit, &payload);
+    buf_release(&echo);
     uint64_t most = sub->thread->gw->settings.submit_max;
     sub->too_large = payload.len > (most ? most : (uint64_t)WIRE_MAX_FRAME);
-    if (sub->too_large) {
+    sub->no_memory = payload.failed;
+    if (sub->too_large || sub->no_memory) {
         buf_release(&payload);
         return;
     }

@@ -2,6 +2,10 @@
  * submission.h - one prompt of a generation, with its choices, as the scheduler knows it: from its
  * first Submit to its end, whatever happens to schedulers meanwhile.
  *
+ * A prompt that is echoed is computed as output: the scheduler's prompt is its first token, the
+ * others are a list of tokens with which each choice begins (WIRE_GRAMMAR_TOKENS). So they come with
+ * their log-probabilities, in order, and like any output after whatever happens.
+ *
  * It holds the tokens taken so far (delivery.h), so that it can be submitted again to another
  * scheduler, and the text that they became (choice.h).
  *
@@ -38,8 +42,10 @@ struct submission {
     int64_t *token_us;       /* owned: when each choice last got tokens */
     struct token_vec prompt; /* owned */
     uint32_t max_tokens;     /* output tokens of each choice */
+    uint32_t prompt_idx;     /* of its request's prompts */
     uint32_t cached_tokens;  /* of the prompt; valid when cached_known */
     bool cached_known;
+    bool no_memory;          /* there was none for its Submit: so, too */
     bool too_large;          /* its Submit is past what a frame may have: the next tick fails it */
     struct u128 fingerprint; /* of the replica that made the latest tokens; zero: none yet */
 };

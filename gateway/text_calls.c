@@ -106,6 +106,8 @@ static int find_model(struct gateway *gw, struct bytes name, struct served_model
                       struct api_error *err) {
     *m = NULL;
     enum model_found found = model_table_find(gw->models, name, m);
+    if (found == MODEL_NOT_READY)
+        scheduler_link_want(gw->link, name);
     return found == MODEL_READY ? 0 : prepare_refuse_model(found, name, err);
 }
 
@@ -280,8 +282,8 @@ static void write_given_sampling(const struct genreq *g, struct json_writer *w) 
     json_end_object(w);
 }
 
-static int render(const struct text_request *t, const struct served_model *m, struct buf *out,
-                  struct api_error *err) {
+static int render_answer(const struct text_request *t, const struct served_model *m,
+                         struct buf *out, struct api_error *err) {
     struct token_vec ids = {0};
     struct json_writer w;
     int rc = tokens_of(t, m, &ids, err);
@@ -428,6 +430,8 @@ static void work_out(struct text_job *job, struct bytes body) {
         rc = find_model(job->gw, t.g.model, &m, &job->err);
     if (rc == 0)
         rc = job->call(&t, m, &job->out, &job->err);
+    if (t.g.arena.starved)
+        rc = api_error_out_of_memory(&job->err);
     if (rc == 0)
         rc = take_room(job);
     if (rc == 0)
@@ -460,7 +464,7 @@ static void run(struct work *work) {
     struct text_job *job = job_of(work);
     struct gateway *gw = job->gw;
     work_out(job, buf_bytes(&job->body));
-    struct mail *mail = mail_new(MAIL_TEXT, 0, 0, 0, false);
+    struct mail *mail = mail_new(MAIL_TEXT, NULL);
     mail->text = job;
     mailbox_push(&gw->boxes[job->thread_idx], mail);
     scheduler_link_wake(gw->link);
@@ -521,8 +525,12 @@ void text_call_input_tokens(struct event_thread *thread, struct http_request *re
                             struct u128 tenant) {
     answer(thread, req, tenant, read_response, count_input);
 }
+void text_call_chat_tokens(struct event_thread *thread, struct http_request *req,
+                           struct u128 tenant) {
+    answer(thread, req, tenant, read_chat, count_input);
+}
 void text_call_render(struct event_thread *thread, struct http_request *req, struct u128 tenant) {
-    answer(thread, req, tenant, read_chat, render);
+    answer(thread, req, tenant, read_chat, render_answer);
 }
 
 void text_call_tokenizer_info(struct event_thread *thread, struct http_request *req) {

@@ -1,6 +1,7 @@
 /*
  * text_calls.h - text to tokens and back, and templates, for clients that count or cut: /tokenize,
- * /detokenize, /apply-template, /v1/messages/count_tokens, /v1/responses/input_tokens.
+ * /detokenize, /apply-template, /v1/messages/count_tokens, /v1/responses/input_tokens,
+ * /v1/chat/completions/input_tokens.
  *
  * Both vLLM's and llama.cpp's forms are taken; the fields tell which (docs/api.md). A body
  * may have at most TEXT_CALL_BYTES_MAX; all but short ones are worked on in the pool (work_pool.h).
@@ -33,6 +34,9 @@ void text_call_count_tokens(struct event_thread *thread, struct http_request *re
 /* POST /v1/responses/input_tokens: the same for OpenAI's responses; tenant: whose. */
 void text_call_input_tokens(struct event_thread *thread, struct http_request *req,
                             struct u128 tenant);
+/* POST /v1/chat/completions/input_tokens: the same for a chat, in llama.cpp's form. */
+void text_call_chat_tokens(struct event_thread *thread, struct http_request *req,
+                           struct u128 tenant);
 /* POST /v1/chat/completions/render: a chat as the tokens and parameters that would be sampled with,
  * in vLLM's form. */
 void text_call_render(struct event_thread *thread, struct http_request *req, struct u128 tenant);

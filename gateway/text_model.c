@@ -2,6 +2,7 @@
 #include "formats/json.h"
 #include "gateway/model_table.h"
 
+#include "gateway/breakers.h"
 #include "gateway/constraint.h"
 
 static bool read_number(struct json_reader *r, enum json_event event, double min, double max,
@@ -46,12 +47,13 @@ static void read_defaults(struct bytes json, struct model_defaults *d) {
 
 static int check_names(const char *names, struct error *err) {
     size_t count = 0;
-    for (const char *at = names; at && *at; at += *at == ',') {
-        size_t len = strcspn(at, ",");
+    for (const char *at = names; at && *at; at += *at != 0) {
+        size_t len = strcspn(at, ",;");
         if (!len || ++count > SERVED_NAMES_MAX)
             return error_set(err, ERR_INVALID,
-                             "'%s' is no list of at most %d names with commas between", names,
-                             SERVED_NAMES_MAX);
+                             "'%s' is no list of at most %d names with commas between, of several "
+                             "models with semicolons",
+                             names, SERVED_NAMES_MAX);
         at += len;
     }
     return 0;
@@ -117,6 +119,7 @@ int text_model_new(struct bytes packed, const struct text_settings *settings,
     struct text_model *t = mem_alloc(sizeof *t);
     atomic_init(&t->refs, 1);
     t->bundle = bundle_hash(packed);
+    t->breakers = breaker_cache_new();
     t->family = read_family(&bundle);
     t->constraints = constraint_cache_new();
     t->trust_request_template = settings->trust_request_template;
@@ -128,6 +131,7 @@ int text_model_new(struct bytes packed, const struct text_settings *settings,
         return rc;
     }
     read_defaults(bundle_find(&bundle, "generation_config.json"), &t->defaults);
+    t->token_bytes_most = tokenizer_token_bytes_most(t->tokenizer);
     *out = t;
     return 0;
 }
@@ -140,6 +144,7 @@ void text_model_put(struct text_model *t) {
     if (t->tokenizer)
         tokenizer_free(&t->tokenizer);
     constraint_cache_free(&t->constraints);
+    breaker_cache_free(&t->breakers);
     mem_free(t->family);
     mem_free(t);
 }

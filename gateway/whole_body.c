@@ -3,7 +3,7 @@
 #include "gateway/answer_room.h"
 #include "gateway/gateway_metrics.h"
 
-enum { PART_BYTES = 64 * 1024 };
+enum { CHUNK_BYTES = 64 * 1024 };
 
 struct whole_body {
     struct gateway *gw; /* borrowed */
@@ -22,11 +22,11 @@ static void free_body(struct whole_body *w) {
 }
 
 /* Parts until the connection has enough, or all is out. */
-static void send_parts(struct whole_body *w) {
+static void send_chunks(struct whole_body *w) {
     for (bool room = true; room && w->sent < w->body.len;) {
-        size_t part = MIN(w->body.len - w->sent, (size_t)PART_BYTES);
-        room = http_stream_write(w->http, w->body.data + w->sent, part);
-        w->sent += part;
+        size_t len = MIN(w->body.len - w->sent, (size_t)CHUNK_BYTES);
+        room = http_stream_write(w->http, w->body.data + w->sent, len);
+        w->sent += len;
     }
     if (w->sent < w->body.len)
         return;
@@ -41,7 +41,7 @@ static void on_closed(void *ctx, struct http_request *req) {
 
 static void on_drained(void *ctx, struct http_request *req) {
     (void)req;
-    send_parts(ctx);
+    send_chunks(ctx);
 }
 
 static void on_timer(void *ctx, struct http_request *req) {
@@ -73,5 +73,5 @@ void whole_body_send(struct gateway *gw, struct http_request *req, struct buf *b
     http_request_watch(req, &watch, w);
     http_request_set_timer(req, WHOLE_BODY_WINDOW_MS);
     http_stream_begin(req, 200, "application/json", NULL, 0);
-    send_parts(w);
+    send_chunks(w);
 }

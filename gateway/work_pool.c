@@ -1,10 +1,9 @@
 #include "gateway/work_pool.h"
 
-#include <pthread.h>
-#include <sys/resource.h>
-#include <unistd.h>
+#include "base/pool.h"
 
-enum { NICE = 5 };
+#include <pthread.h>
+#include <unistd.h>
 
 /* A tenant with work that waits. */
 struct tenant_work {
@@ -78,7 +77,7 @@ static struct tenant_work *next_tenant(const struct work_pool *p, bool only_shor
     return best;
 }
 
-static struct work *take(struct work_pool *p, struct tenant_work *tenant, bool only_short) {
+static struct work *take_work(struct work_pool *p, struct tenant_work *tenant, bool only_short) {
     struct work *work = next_of(tenant, only_short);
     tenant->first[is_long(work)] = work->next;
     tenant->count--;
@@ -96,7 +95,7 @@ static struct work *wait_for_work(struct work_pool *p, bool only_short) {
     pthread_mutex_lock(&p->mutex);
     while (!p->stop && !(tenant = next_tenant(p, only_short)))
         pthread_cond_wait(&p->filled, &p->mutex);
-    struct work *work = p->stop ? NULL : take(p, tenant, only_short);
+    struct work *work = p->stop ? NULL : take_work(p, tenant, only_short);
     pthread_mutex_unlock(&p->mutex);
     return work;
 }
@@ -108,8 +107,7 @@ static void *thread_main(void *ctx) {
     pthread_mutex_lock(&p->mutex);
     bool only_short = p->started++ == 0;
     pthread_mutex_unlock(&p->mutex);
-    /* of this thread alone, on Linux; where it is not allowed nothing is lost */
-    setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
+    thread_give_way();
     for (struct work *work; (work = wait_for_work(p, only_short));)
         work->run(work);
     return NULL;
@@ -141,7 +139,7 @@ void work_pool_free(struct work_pool **pool) {
     for (int i = 0; i < p->thread_count; i++)
         pthread_join(p->threads[i], NULL);
     while (p->tenants) {
-        struct work *work = take(p, p->tenants, false);
+        struct work *work = take_work(p, p->tenants, false);
         work->drop(work);
     }
     pthread_mutex_destroy(&p->mutex);

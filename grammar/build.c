@@ -100,28 +100,28 @@ uint32_t expr_chars(struct builder *b, const struct code_range *ranges, size_t c
 }
 
 /* Parts may lie in the pool that grows. */
-static uint32_t add_list(struct builder *b, enum expr_kind kind, const uint32_t *parts,
+static uint32_t add_list(struct builder *b, enum expr_kind kind, const uint32_t *terms,
                          size_t count) {
     size_t at = b->kids.count;
     for (size_t i = 0; i < count; i++)
-        vec_push(&b->kids, parts[i]);
+        vec_push(&b->kids, terms[i]);
     return add(b, (struct expr){(uint8_t)kind, (uint32_t)at, (uint32_t)count, 0});
 }
 
-uint32_t expr_concat(struct builder *b, const uint32_t *parts, size_t count) {
+uint32_t expr_concat(struct builder *b, const uint32_t *terms, size_t count) {
     for (size_t i = 0; i < count; i++)
-        if (b->exprs.items[parts[i]].kind == EXPR_NEVER)
+        if (b->exprs.items[terms[i]].kind == EXPR_NEVER)
             return expr_never(b);
     return count == 0   ? expr_empty(b)
-           : count == 1 ? parts[0]
-                        : add_list(b, EXPR_CONCAT, parts, count);
+           : count == 1 ? terms[0]
+                        : add_list(b, EXPR_CONCAT, terms, count);
 }
 
-uint32_t expr_alt(struct builder *b, const uint32_t *parts, size_t count) {
+uint32_t expr_alt(struct builder *b, const uint32_t *terms, size_t count) {
     VEC(uint32_t) kept = {0};
     for (size_t i = 0; i < count; i++)
-        if (b->exprs.items[parts[i]].kind != EXPR_NEVER)
-            vec_push(&kept, parts[i]);
+        if (b->exprs.items[terms[i]].kind != EXPR_NEVER)
+            vec_push(&kept, terms[i]);
     uint32_t e = kept.count == 0   ? expr_never(b)
                  : kept.count == 1 ? kept.items[0]
                                    : add_list(b, EXPR_ALT, kept.items, kept.count);
@@ -129,14 +129,14 @@ uint32_t expr_alt(struct builder *b, const uint32_t *parts, size_t count) {
     return e;
 }
 
-uint32_t expr_repeat(struct builder *b, uint32_t part, uint32_t min, uint32_t max) {
+uint32_t expr_repeat(struct builder *b, uint32_t term, uint32_t min, uint32_t max) {
     CHECK(min <= max);
-    uint8_t kind = b->exprs.items[part].kind;
+    uint8_t kind = b->exprs.items[term].kind;
     if (max == 0 || kind == EXPR_EMPTY || (kind == EXPR_NEVER && min == 0))
         return expr_empty(b);
     if (kind == EXPR_NEVER)
         return expr_never(b);
-    return min == 1 && max == 1 ? part : add(b, (struct expr){EXPR_REPEAT, part, min, max});
+    return min == 1 && max == 1 ? term : add(b, (struct expr){EXPR_REPEAT, term, min, max});
 }
 
 uint32_t expr_rule(struct builder *b, uint32_t rule) {
@@ -224,8 +224,8 @@ uint32_t expr_number(struct builder *b, bool whole) {
     uint32_t digits = expr_repeat(b, digit, 0, b->plain ? 18 : REPEAT_NO_END);
     uint32_t large = expr_concat(b, (uint32_t[]){expr_chars(b, &FIRST, 1), digits}, 2);
     uint32_t head[] = {expr_repeat(b, minus, 0, 1), expr_alt(b, (uint32_t[]){zero, large}, 2)};
-    uint32_t part = expr_repeat(b, whole ? zero : digit, 1, b->plain ? 17 : REPEAT_NO_END);
-    uint32_t fraction = expr_concat(b, (uint32_t[]){expr_text(b, "."), part}, 2);
+    uint32_t term = expr_repeat(b, whole ? zero : digit, 1, b->plain ? 17 : REPEAT_NO_END);
+    uint32_t fraction = expr_concat(b, (uint32_t[]){expr_text(b, "."), term}, 2);
     uint32_t exponent =
         expr_concat(b,
                     (uint32_t[]){expr_chars(b, E, 2), expr_repeat(b, expr_chars(b, SIGN, 2), 0, 1),
@@ -251,8 +251,12 @@ static uint32_t bracketed(struct builder *b, const char *open, uint32_t item, co
         4);
 }
 
+static uint32_t any_string(struct builder *b) {
+    return b->any_string ? b->any_string : expr_string(b, 0, REPEAT_NO_END);
+}
+
 uint32_t expr_any_object(struct builder *b) {
-    uint32_t space = expr_space(b), string = expr_string(b, 0, REPEAT_NO_END);
+    uint32_t space = expr_space(b), string = any_string(b);
     uint32_t member =
         expr_concat(b, (uint32_t[]){string, space, expr_text(b, ":"), space, expr_any_json(b)}, 5);
     return bracketed(b, "{", member, "}");
@@ -261,12 +265,9 @@ uint32_t expr_any_object(struct builder *b) {
 uint32_t expr_any_json(struct builder *b) {
     if (b->any_json == FA_NONE && !b->failed) {
         b->any_json = builder_rule(b);
-        uint32_t kinds[] = {expr_string(b, 0, REPEAT_NO_END),
-                            expr_number(b, false),
-                            expr_any_object(b),
-                            bracketed(b, "[", expr_rule(b, b->any_json), "]"),
-                            expr_text(b, "true"),
-                            expr_text(b, "false"),
+        uint32_t kinds[] = {any_string(b),        expr_number(b, false),
+                            expr_any_object(b),   bracketed(b, "[", expr_rule(b, b->any_json), "]"),
+                            expr_text(b, "true"), expr_text(b, "false"),
                             expr_text(b, "null")};
         builder_set_rule(b, b->any_json, expr_alt(b, kinds, ARRAY_LEN(kinds)));
     }

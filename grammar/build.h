@@ -79,10 +79,11 @@ struct builder {
     struct buf text;
     struct fa_fuel fuel;
     struct grammar_limits limits;
-    bool loose_space;  /* JSON may hold white space between tokens */
-    bool plain;        /* grammar.h */
-    uint32_t space;    /* the expression of that white space; made when first asked for */
-    uint32_t any_json; /* the rule of any JSON value; FA_NONE until asked for */
+    bool loose_space;    /* JSON may hold white space between tokens */
+    bool plain;          /* grammar.h */
+    uint32_t space;      /* the expression of that white space; made when first asked for */
+    uint32_t any_json;   /* the rule of any JSON value; FA_NONE until asked for */
+    uint32_t any_string; /* the expression of a string in it; 0: any */
     bool failed;
     struct error error;
 };
@@ -101,12 +102,12 @@ uint32_t expr_empty(struct builder *b);
 uint32_t expr_bytes(struct builder *b, struct bytes text);                             /* copies */
 uint32_t expr_text(struct builder *b, const char *text);                               /* copies */
 uint32_t expr_chars(struct builder *b, const struct code_range *ranges, size_t count); /* copies */
-/* The parts one behind the other (parts[count] is copied); none: the empty text. */
-uint32_t expr_concat(struct builder *b, const uint32_t *parts, size_t count);
-/* Any one of the parts (copied); none: nothing. */
-uint32_t expr_alt(struct builder *b, const uint32_t *parts, size_t count);
-/* min to max times the part; max REPEAT_NO_END: any number. */
-uint32_t expr_repeat(struct builder *b, uint32_t part, uint32_t min, uint32_t max);
+/* The terms one behind the other (terms[count] is copied); none: the empty text. */
+uint32_t expr_concat(struct builder *b, const uint32_t *terms, size_t count);
+/* Any one of the terms (copied); none: nothing. */
+uint32_t expr_alt(struct builder *b, const uint32_t *terms, size_t count);
+/* min to max times the term; max REPEAT_NO_END: any number. */
+uint32_t expr_repeat(struct builder *b, uint32_t term, uint32_t min, uint32_t max);
 /* What the rule accepts, which builder_set_rule may say later. */
 uint32_t expr_rule(struct builder *b, uint32_t rule);
 uint32_t expr_dfa(struct builder *b, struct dfa *dfa, enum expr_kind kind); /* takes *dfa */

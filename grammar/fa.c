@@ -210,7 +210,7 @@ struct partition {
     bool *is_dirty;
     word_vec dirty, moved;
     word_vec words, set_of;
-    VEC(struct span) parts; /* of order, by set */
+    VEC(struct span) spans; /* of order, by set */
     struct interner sets;   /* of this round: a class, then where its states lead */
     uint64_t looked;        /* edges */
 };
@@ -247,7 +247,7 @@ static uint32_t signature(struct partition *p, uint32_t s) {
     return intern(&p->sets, words->items, words->count, &fresh);
 }
 
-static void put(struct partition *p, uint32_t s, uint32_t at) {
+static void place_state(struct partition *p, uint32_t s, uint32_t at) {
     uint32_t other = p->order[at], old = p->place[s];
     p->order[at] = s;
     p->order[old] = other;
@@ -258,67 +258,67 @@ static void put(struct partition *p, uint32_t s, uint32_t at) {
 /* Puts the dirty states to the front of their classes, those of one signature side by side. */
 static void sort_dirty(struct partition *p) {
     word_vec at = {0}, sorted = {0};
-    p->set_of.count = p->parts.count = 0;
+    p->set_of.count = p->spans.count = 0;
     for (size_t i = 0; i < p->dirty.count; i++)
         vec_push(&p->set_of, signature(p, p->dirty.items[i]));
     for (size_t i = 0; i < p->sets.sets.count; i++)
-        vec_push(&p->parts, ((struct span){0, 0}));
+        vec_push(&p->spans, ((struct span){0, 0}));
     for (size_t i = 0; i < p->dirty.count; i++)
-        p->parts.items[p->set_of.items[i]].count++;
-    for (uint32_t i = 0, sum = 0; i < p->parts.count; sum += p->parts.items[i++].count)
+        p->spans.items[p->set_of.items[i]].count++;
+    for (uint32_t i = 0, sum = 0; i < p->spans.count; sum += p->spans.items[i++].count)
         vec_push(&at, sum);
     vec_reserve(&sorted, p->dirty.count);
     for (size_t i = 0; i < p->dirty.count; i++)
         sorted.items[at.items[p->set_of.items[i]]++] = p->dirty.items[i];
     const uint32_t *next = sorted.items;
-    for (size_t i = 0; i < p->parts.count; i++) {
+    for (size_t i = 0; i < p->spans.count; i++) {
         struct class *c = &p->classes.items[p->class[*next]];
-        p->parts.items[i].first = c->front;
-        for (uint32_t k = 0; k < p->parts.items[i].count; k++)
-            put(p, *next++, c->front++);
+        p->spans.items[i].first = c->front;
+        for (uint32_t k = 0; k < p->spans.items[i].count; k++)
+            place_state(p, *next++, c->front++);
     }
     vec_release(&at);
     vec_release(&sorted);
 }
 
 /* A part of a class, unless it is the one that keeps the number, becomes a class of its own. */
-static void split_off(struct partition *p, uint32_t class, struct span part) {
-    if (!part.count || part.first == p->classes.items[class].best)
+static void split_off(struct partition *p, uint32_t class, struct span span) {
+    if (!span.count || span.first == p->classes.items[class].best)
         return;
     uint32_t number = (uint32_t)p->classes.count;
-    vec_push(&p->classes, ((struct class){part.first, part.count, part.first, 0, 0}));
-    for (uint32_t i = part.first; i < part.first + part.count; i++) {
+    vec_push(&p->classes, ((struct class){span.first, span.count, span.first, 0, 0}));
+    for (uint32_t i = span.first; i < span.first + span.count; i++) {
         p->class[p->order[i]] = number;
         vec_push(&p->moved, p->order[i]);
     }
 }
 
-static struct span clean_part(const struct class *c) {
+static struct span clean_span(const struct class *c) {
     return (struct span){c->front, c->first + c->count - c->front};
 }
 
 static void split_classes(struct partition *p) {
     word_vec owners = {0};
-    for (size_t i = 0; i < p->parts.count; i++) {
+    for (size_t i = 0; i < p->spans.count; i++) {
         uint32_t owner = p->sets.pool.items[p->sets.sets.items[i].first];
         struct class *c = &p->classes.items[owner];
         vec_push(&owners, owner);
-        if (p->parts.items[i].first == c->first) { /* the first of its parts */
-            struct span clean = clean_part(c);
+        if (p->spans.items[i].first == c->first) { /* the first of its spans */
+            struct span clean = clean_span(c);
             c->best = clean.first;
             c->most = clean.count;
         }
-        if (p->parts.items[i].count > c->most) {
-            c->best = p->parts.items[i].first;
-            c->most = p->parts.items[i].count;
+        if (p->spans.items[i].count > c->most) {
+            c->best = p->spans.items[i].first;
+            c->most = p->spans.items[i].count;
         }
     }
-    for (size_t i = 0; i < p->parts.count; i++) {
+    for (size_t i = 0; i < p->spans.count; i++) {
         uint32_t owner = owners.items[i];
         const struct class c = p->classes.items[owner];
-        if (p->parts.items[i].first == c.first)
-            split_off(p, owner, clean_part(&c));
-        split_off(p, owner, p->parts.items[i]);
+        if (p->spans.items[i].first == c.first)
+            split_off(p, owner, clean_span(&c));
+        split_off(p, owner, p->spans.items[i]);
     }
     for (size_t i = 0; i < owners.count; i++) {
         struct class *c = &p->classes.items[owners.items[i]];
@@ -391,7 +391,7 @@ static uint64_t find_classes(const struct dfa *d, const bool *live, const struct
     vec_release(&p.moved);
     vec_release(&p.words);
     vec_release(&p.set_of);
-    vec_release(&p.parts);
+    vec_release(&p.spans);
     return p.looked;
 }
 
@@ -616,9 +616,11 @@ int dfa_product(const struct dfa *a, const struct dfa *b, bool both, dfa_label_f
             if (at[k] == FA_NONE)
                 continue;
             const struct dfa_state *s = &side[k]->states.items[at[k]];
+            labels[k] = s->label;
+            if (!s->edge_count)
+                continue;
             edge[k] = side[k]->edges.items + s->edge_first;
             end[k] = edge[k] + s->edge_count;
-            labels[k] = s->label;
         }
         struct dfa_state state = {(uint32_t)out->edges.count, 0, label(ctx, labels[0], labels[1])};
         for (uint64_t lo = 0; !rc;) {

@@ -3,40 +3,24 @@
  */
 #include "grammar/gbnf.h"
 
-#include "base/hash.h"
 #include "base/utf8.h"
+#include "grammar/names.h"
 
 enum { REPEAT_MAX = 100000 };
 
-struct name {
-    struct bytes text;
-    uint32_t rule;
-    bool defined;
-};
 struct reader {
     struct builder *b;
     const uint8_t *start, *at, *end;
-    VEC(struct name) names;
-    uint32_t *slots; /* [slot_count] of name + 1 */
-    size_t slot_count;
+    struct names names;
     uint32_t depth;
     struct error *err;
     int rc;
 };
 
 static uint32_t fail(struct reader *r, int code, const char *what) {
-    if (!r->rc) {
-        size_t line = 1;
-        for (const uint8_t *p = r->start; p < r->at; p++)
-            line += *p == '\n';
-        r->rc = error_set(r->err, code, "%s in line %zu of the grammar", what, line);
-    }
+    if (!r->rc)
+        r->rc = names_error(r->err, code, what, r->start, r->at);
     return expr_never(r->b);
-}
-
-static bool is_name_byte(uint8_t c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-           c == '_';
 }
 
 /* White space and comments; line ends only where an expression may go on. */
@@ -52,7 +36,7 @@ static void skip_space(struct reader *r, bool lines) {
     }
 }
 
-static bool take(struct reader *r, uint8_t c) {
+static bool skip_char(struct reader *r, uint8_t c) {
     bool found = r->at < r->end && *r->at == c;
     r->at += found;
     return found;
@@ -63,34 +47,6 @@ static struct bytes take_name(struct reader *r) {
     while (r->at < r->end && is_name_byte(*r->at))
         r->at++;
     return bytes_of(first, (size_t)(r->at - first));
-}
-
-/* ---- names ---- */
-
-static void grow_slots(struct reader *r) {
-    size_t count = r->slot_count ? r->slot_count * 2 : 64;
-    mem_free(r->slots);
-    r->slots = mem_calloc(count, sizeof *r->slots);
-    r->slot_count = count;
-    for (uint32_t i = 0; i < r->names.count; i++) {
-        struct bytes text = r->names.items[i].text;
-        size_t at = hash64(text.data, text.len, 0) & (count - 1);
-        while (r->slots[at])
-            at = (at + 1) & (count - 1);
-        r->slots[at] = i + 1;
-    }
-}
-
-static struct name *name_of(struct reader *r, struct bytes text) {
-    if (r->names.count * 2 >= r->slot_count)
-        grow_slots(r);
-    size_t at = hash64(text.data, text.len, 0) & (r->slot_count - 1);
-    for (; r->slots[at]; at = (at + 1) & (r->slot_count - 1))
-        if (bytes_equal(r->names.items[r->slots[at] - 1].text, text))
-            return &r->names.items[r->slots[at] - 1];
-    vec_push(&r->names, ((struct name){text, builder_rule(r->b), false}));
-    r->slots[at] = (uint32_t)r->names.count;
-    return &r->names.items[r->names.count - 1];
 }
 
 /* ---- characters ---- */
@@ -109,7 +65,7 @@ static uint32_t take_hex(struct reader *r, int digits) {
 /* One code point of a string or class, escapes decoded. */
 static uint32_t take_char(struct reader *r) {
     uint32_t cp = 0;
-    if (take(r, '\\')) {
+    if (skip_char(r, '\\')) {
         uint8_t c = r->at < r->end ? *r->at++ : 0;
         switch (c) {
         case 'n': return '\n';
@@ -137,7 +93,7 @@ static uint32_t take_char(struct reader *r) {
 
 static uint32_t read_string(struct reader *r) {
     struct buf text = {0};
-    while (!r->rc && !take(r, '"')) {
+    while (!r->rc && !skip_char(r, '"')) {
         char utf8[4];
         if (r->at >= r->end || *r->at == '\n')
             fail(r, ERR_INVALID, "a string without its closing quote");
@@ -151,8 +107,8 @@ static uint32_t read_string(struct reader *r) {
 
 static uint32_t read_class(struct reader *r) {
     code_range_vec in = {0};
-    bool outside = take(r, '^');
-    while (!r->rc && !take(r, ']')) {
+    bool outside = skip_char(r, '^');
+    while (!r->rc && !skip_char(r, ']')) {
         if (r->at >= r->end) {
             fail(r, ERR_INVALID, "a class without ]");
             break;
@@ -178,23 +134,23 @@ static uint32_t read_class(struct reader *r) {
 static uint32_t read_alternatives(struct reader *r, bool grouped);
 
 static uint32_t read_atom(struct reader *r) {
-    if (take(r, '"'))
+    if (skip_char(r, '"'))
         return read_string(r);
-    if (take(r, '['))
+    if (skip_char(r, '['))
         return read_class(r);
-    if (take(r, '.'))
+    if (skip_char(r, '.'))
         return expr_chars(r->b, &(struct code_range){0, 0x10ffff}, 1);
-    if (take(r, '(')) {
+    if (skip_char(r, '(')) {
         if (++r->depth > r->b->limits.depth)
             return fail(r, ERR_LIMIT, "groups nested too deeply");
         uint32_t e = read_alternatives(r, true);
         r->depth--;
-        return take(r, ')') ? e : fail(r, ERR_INVALID, "a group without )");
+        return skip_char(r, ')') ? e : fail(r, ERR_INVALID, "a group without )");
     }
     if (*r->at == '<' || *r->at == '!')
         return fail(r, ERR_UNSUPPORTED, "a token in angle brackets");
     struct bytes name = take_name(r);
-    return name.len ? expr_rule(r->b, name_of(r, name)->rule)
+    return name.len ? expr_rule(r->b, names_get(&r->names, r->b, name)->rule)
                     : fail(r, ERR_INVALID, "an unexpected character");
 }
 
@@ -213,13 +169,13 @@ static void read_bounds(struct reader *r, uint32_t *min, uint32_t *max) {
     }
     *max = *min;
     skip_space(r, true);
-    if (take(r, ',')) {
+    if (skip_char(r, ',')) {
         skip_space(r, true);
         if (!take_number(r, max))
             *max = REPEAT_NO_END;
         skip_space(r, true);
     }
-    if (!take(r, '}'))
+    if (!skip_char(r, '}'))
         fail(r, ERR_INVALID, "a repetition without }");
     else if (*min > *max)
         fail(r, ERR_INVALID, "a repetition whose end is below its beginning");
@@ -231,13 +187,13 @@ static uint32_t read_repeated(struct reader *r) {
     uint32_t e = read_atom(r);
     while (!r->rc && r->at < r->end) {
         uint32_t min = 0, max = REPEAT_NO_END;
-        if (take(r, '+'))
+        if (skip_char(r, '+'))
             min = 1;
-        else if (take(r, '?'))
+        else if (skip_char(r, '?'))
             max = 1;
-        else if (take(r, '{'))
+        else if (skip_char(r, '{'))
             read_bounds(r, &min, &max);
-        else if (!take(r, '*'))
+        else if (!skip_char(r, '*'))
             break;
         if (!r->rc)
             e = expr_repeat(r->b, e, min, max);
@@ -256,7 +212,7 @@ static bool rule_begins(struct reader *r) {
 }
 
 static uint32_t read_alternatives(struct reader *r, bool grouped) {
-    VEC(uint32_t) parts = {0};
+    VEC(uint32_t) terms = {0};
     VEC(uint32_t) sequence = {0};
     do {
         sequence.count = 0;
@@ -269,10 +225,10 @@ static uint32_t read_alternatives(struct reader *r, bool grouped) {
             vec_push(&sequence, e);
         }
         uint32_t e = expr_concat(r->b, sequence.items, sequence.count);
-        vec_push(&parts, e);
-    } while (!r->rc && take(r, '|'));
-    uint32_t e = expr_alt(r->b, parts.items, parts.count);
-    vec_release(&parts);
+        vec_push(&terms, e);
+    } while (!r->rc && skip_char(r, '|'));
+    uint32_t e = expr_alt(r->b, terms.items, terms.count);
+    vec_release(&terms);
     vec_release(&sequence);
     return e;
 }
@@ -290,7 +246,7 @@ static void read_rule(struct reader *r) {
     }
     r->at += 3;
     uint32_t e = read_alternatives(r, false);
-    struct name *name = name_of(r, text);
+    struct name *name = names_get(&r->names, r->b, text);
     if (name->defined)
         fail(r, ERR_INVALID, "a second rule of one name");
     name->defined = true;
@@ -310,19 +266,10 @@ uint32_t gbnf_to_rule(struct builder *b, struct bytes text, struct error *err) {
         read_rule(&r);
         skip_space(&r, true);
     }
-    for (size_t i = 0; i < r.names.count && !r.rc; i++) {
-        const struct name *name = &r.names.items[i];
-        if (!name->defined)
-            r.rc = error_set(err, ERR_INVALID, "the grammar has no rule '%.*s'",
-                             (int)MIN(name->text.len, (size_t)100), (const char *)name->text.data);
-        if (bytes_equal(name->text, bytes_str("root")))
-            root = name->rule;
-    }
-    if (!r.rc && root == FA_NONE)
-        r.rc = error_set(err, ERR_INVALID, "the grammar has no rule 'root'");
+    if (!r.rc)
+        r.rc = names_root(&r.names, "root", &root, err);
     if (!r.rc && b->failed)
         r.rc = error_set(err, b->error.code, "%s", b->error.text);
-    vec_release(&r.names);
-    mem_free(r.slots);
+    names_release(&r.names);
     return r.rc ? FA_NONE : root;
 }

@@ -2,6 +2,7 @@
 
 #include "base/utf8.h"
 #include "grammar/gbnf.h"
+#include "grammar/lark.h"
 #include "grammar/regex.h"
 #include "grammar/schema.h"
 #include "grammar/structure.h"
@@ -34,6 +35,7 @@ int grammar_compile(const struct grammar_source *source, const struct grammar_li
     case GRAMMAR_JSON_SCHEMA: rule = schema_to_rule(&b, source->text, source->ordered, err); break;
     case GRAMMAR_REGEX: rule = regex_rule(&b, source->text, err); break;
     case GRAMMAR_GBNF: rule = gbnf_to_rule(&b, source->text, err); break;
+    case GRAMMAR_LARK: rule = lark_to_rule(&b, source->text, source->ordered, err); break;
     case GRAMMAR_STRUCTURE: rule = structure_to_rule(&b, source->text, source->ordered, err); break;
     }
     int rc = rule == FA_NONE ? err->code : program_compile(&b, rule, out, err);

@@ -13,6 +13,7 @@ enum grammar_kind {
     GRAMMAR_REGEX,       /* regex.h; the whole text matches */
     GRAMMAR_GBNF,        /* gbnf.h */
     GRAMMAR_STRUCTURE,   /* structure.h */
+    GRAMMAR_LARK,        /* lark.h */
 };
 
 struct grammar_source {

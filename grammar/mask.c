@@ -4,9 +4,11 @@
  * Threads inside a JSON string take what vocabularies know in advance: the tokens that stay inside
  * (of a counted string: those that fit), and a walk over the remainders behind the closing quote.
  * All other threads walk the trie of the whole vocabulary, where a subtree whose first byte may not
- * come is passed over.
+ * come is passed over; where a pattern shows that text may go on for ever, that of all other tokens.
+ * A walk that becomes long looks for the text that may come in any order, and takes subtrees of
+ * nothing else at once (free_text.h).
  */
-#include "grammar/run.h"
+#include "grammar/free_text.h"
 
 static void allow(uint32_t *bits, uint32_t id) {
     bits[id / 32] |= 1u << id % 32;
@@ -15,25 +17,45 @@ static void allow(uint32_t *bits, uint32_t id) {
 /* Inside a key most tokens leave every name that the schema knows; from there on the key is any
  * string. A walk that begins inside a string notes the subtrees that lie behind such a place. */
 struct any_key {
-    uint32_t set; /* of the thread that reads any string; SET_DEAD until one was met */
-    struct thread thread;
+    uint32_t set;        /* all of whose threads read any string; SET_DEAD until one was met */
     VEC(uint32_t) nodes; /* where it was met, in order; subtrees do not overlap */
 };
+
+/* All threads read any string. */
+static bool is_body(const struct grammar_run *run, const struct thread_set *s) {
+    bool body = s->count > 0;
+    for (uint32_t i = 0; i < s->count && body; i++)
+        body = run->threads.items[s->first + i].state == STATE_BODY;
+    return body;
+}
 
 static bool is_any_key(const struct grammar_run *run, uint32_t before, uint32_t set,
                        struct any_key *any) {
     const struct thread_set *s = &run->sets.items[set], *b = &run->sets.items[before];
-    const struct thread *reader = &run->threads.items[b->first]; /* of the byte in front */
-    if (!(run->program->states.items[reader->state].flags & STATE_KEY))
+    const struct thread *readers = run->threads.items + b->first; /* of the byte in front */
+    bool in_key = false;
+    for (uint32_t i = 0; i < b->count && !in_key; i++)
+        in_key = run->program->states.items[readers[i].state].flags & STATE_KEY;
+    if (!in_key)
         return false;
     if (any->set != SET_DEAD)
         return set == any->set;
-    if (s->count != 1 || run->threads.items[s->first].state != STATE_BODY)
-        return false;
-    any->set = set;
-    any->thread = run->threads.items[s->first];
-    return true;
+    any->set = is_body(run, s) ? set : SET_DEAD;
+    return any->set == set;
 }
+
+/* Allows tokens [from, until) of a trie, of those with min to max characters. */
+static void allow_tokens(const struct trie *t, uint32_t from, uint32_t until, uint32_t min,
+                         uint32_t max, uint32_t *bits) {
+    for (uint32_t k = from; k < until; k++)
+        if (t->tokens.items[k].chars >= min && t->tokens.items[k].chars <= max)
+            allow(bits, t->tokens.items[k].id);
+}
+
+enum {
+    FREE_TEXT_SHARE = 32, /* a walk that has seen this share of a trie looks for free text */
+    SUBTREE_MIN = 5,      /* nodes; smaller subtrees are walked as fast */
+};
 
 /* Allows the tokens of a trie that may come behind `set`, of those with min to max characters.
  * Returns the number of nodes that were looked at. */
@@ -41,32 +63,33 @@ static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, 
                    uint32_t max, struct any_key *any, uint32_t *bits) {
     uint32_t sets[VOCAB_TOKEN_BYTES_MAX + 1] = {set};
     const struct trie_node *nodes = t->nodes.items;
-    uint32_t count = nodes[0].end;
-    size_t looked = 0;
+    uint32_t count = nodes[0].end, told = 0; /* tokens in front of this one */
+    size_t looked = 0, look_at = t->below ? count / FREE_TEXT_SHARE : SIZE_MAX;
+    struct free_text text;
+    text.room = 0;
     if (set == SET_DEAD)
         return 0;
-    for (uint32_t i = 0; i < count;) {
+    for (uint32_t i = 1; i < count; looked++) {
         const struct trie_node *node = &nodes[i];
-        looked++;
-        if (node->depth) {
-            uint32_t next = run_next(run, sets[node->depth - 1], node->byte);
-            if (next == SET_DEAD) {
-                i = node->end;
-                continue;
-            }
-            sets[node->depth] = next;
-            if (any && is_any_key(run, sets[node->depth - 1], next, any)) {
+        uint32_t before = sets[node->depth - 1], next = run_next(run, before, node->byte);
+        bool dead = next == SET_DEAD, noted = !dead && any && is_any_key(run, before, next, any);
+        if (looked == look_at)
+            free_text_find(&text, run, set);
+        if (dead || noted) {
+            allow_tokens(t, told, node->token_first, min, max, bits);
+            told = nodes[node->end].token_first;
+            if (noted)
                 vec_push(&any->nodes, i);
-                i = node->end;
-                continue;
-            }
+            i = node->end;
+            continue;
         }
-        for (uint32_t k = node->token_first; k < nodes[i + 1].token_first; k++)
-            if (t->tokens.items[k].chars >= min && t->tokens.items[k].chars <= max)
-                allow(bits, t->tokens.items[k].id);
-        i++;
+        sets[node->depth] = next;
+        bool whole = text.room && node->end - i >= SUBTREE_MIN &&
+                     free_text_covers(&text, next, t->below[i], node->height);
+        i = whole ? node->end : i + 1;
     }
-    return looked;
+    allow_tokens(t, told, (uint32_t)t->tokens.count, min, max, bits);
+    return looked + 1;
 }
 
 /* Tokens that stay inside a string with room for `room` more characters. */
@@ -145,7 +168,9 @@ static size_t inside_key(struct grammar_run *run, uint32_t set, uint32_t *bits) 
     size_t looked = walk(run, &v->all, set, 0, UINT32_MAX, &any, bits);
     if (any.nodes.count) {
         uint32_t *string = mem_calloc(v->word_count, sizeof *string);
-        (void)inside_string(run, any.thread, string);
+        const struct thread_set s = run->sets.items[any.set];
+        for (uint32_t i = 0; i < s.count; i++)
+            (void)inside_string(run, run->threads.items[s.first + i], string);
         /* Tokens outside of the subtrees are not meant. */
         const struct trie *t = &v->all;
         uint32_t from = 0;
@@ -182,11 +207,19 @@ static size_t make_mask(struct grammar_run *run, uint32_t set, uint32_t *bits) {
         uint32_t rest = others.count == s.count
                             ? set
                             : run_set_of_readers(run, others.items, others.count, false);
-        bool keys = true;
-        for (size_t i = 0; i < others.count; i++)
+        bool keys = true, text = false;
+        for (size_t i = 0; i < others.count; i++) {
             keys &= at_key_character(run->program, others.items[i].state);
-        looked = keys ? inside_key(run, rest, bits)
-                      : walk(run, &v->all, rest, 0, UINT32_MAX, NULL, bits);
+            text |= run->program->states.items[others.items[i].state].flags & STATE_TEXT;
+        }
+        if (text) {
+            for (uint32_t w = 0; w < v->word_count; w++)
+                bits[w] |= v->texts.bits[w];
+            looked = walk(run, &v->texts.others, rest, 0, UINT32_MAX, NULL, bits);
+        } else {
+            looked = keys ? inside_key(run, rest, bits)
+                          : walk(run, &v->all, rest, 0, UINT32_MAX, NULL, bits);
+        }
     }
     vec_release(&others);
     for (uint32_t i = 0; i < v->end_count; i++) {

@@ -40,6 +40,7 @@ enum state_flags {
     STATE_KEY = 2,     /* inside a key: goes on only towards labels that may come (state.reach) */
     STATE_CHAR = 4,    /* the first byte of a character of a counted string (state.reach: its min,
                           + 1: its max in program.words) */
+    STATE_TEXT = 8,    /* text (vocab_is_text) may go on from here for ever */
 };
 struct state {
     uint32_t edge_first, action_first;
@@ -81,10 +82,11 @@ size_t program_size(const struct program *p);
 /* The state behind a byte by the state's own edges, or FA_NONE. */
 static inline uint32_t program_step(const struct program *p, uint32_t state, uint8_t byte) {
     const struct state *s = &p->states.items[state];
-    const struct byte_edge *e = p->edges.items + s->edge_first;
-    for (uint32_t i = 0; i < s->edge_count; i++)
-        if (byte <= e[i].hi)
-            return byte >= e[i].lo ? e[i].to : FA_NONE;
+    for (uint32_t i = 0; i < s->edge_count; i++) {
+        const struct byte_edge *e = &p->edges.items[s->edge_first + i];
+        if (byte <= e->hi)
+            return byte >= e->lo ? e->to : FA_NONE;
+    }
     return FA_NONE;
 }
 

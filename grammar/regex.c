@@ -12,6 +12,8 @@ struct reader {
     struct builder *b;
     const uint8_t *start, *at, *end;
     uint32_t depth;
+    bool fold;    /* letters stand for both cases */
+    bool dot_all; /* '.' is also a line end */
     struct error *err;
     int rc;
 };
@@ -23,7 +25,7 @@ static uint32_t fail(struct reader *r, int code, const char *what) {
     return expr_never(r->b);
 }
 
-static bool take(struct reader *r, const char *text) {
+static bool skip_text(struct reader *r, const char *text) {
     size_t len = strlen(text);
     if ((size_t)(r->end - r->at) < len || memcmp(r->at, text, len) != 0)
         return false;
@@ -51,6 +53,17 @@ static const struct code_range SPACES[] = {
     {'\t', '\r'},     {' ', ' '},       {0xA0, 0xA0},     {0x1680, 0x1680}, {0x2000, 0x200A},
     {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}, {0xFEFF, 0xFEFF}};
 static const struct code_range LINE_ENDS[] = {{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}};
+
+/* The other case of ASCII letters. */
+static void add_other_case(code_range_vec *v) {
+    static const uint8_t FIRST[] = {'A', 'a'};
+    for (size_t i = 0, count = v->count; i < count; i++)
+        for (size_t k = 0; k < 2; k++) {
+            uint32_t lo = MAX(v->items[i].lo, FIRST[k]), hi = MIN(v->items[i].hi, FIRST[k] + 25u);
+            if (lo <= hi)
+                vec_push(v, ((struct code_range){lo ^ 32, hi ^ 32}));
+        }
+}
 
 static void add_ranges(code_range_vec *v, const struct code_range *ranges, size_t count,
                        bool outside) {
@@ -96,19 +109,19 @@ static bool take_hex(struct reader *r, size_t digits, uint32_t *out) {
 /* Behind "\u". */
 static uint32_t take_unicode_escape(struct reader *r) {
     uint32_t cp = 0, low = 0;
-    if (take(r, "{")) {
+    if (skip_text(r, "{")) {
         size_t digits = 0;
         while (digits < 6 && r->at + digits < r->end && hex_value(r->at[digits]) >= 0)
             digits++;
-        if (digits && take_hex(r, digits, &cp) && cp <= CODE_MAX && take(r, "}"))
+        if (digits && take_hex(r, digits, &cp) && cp <= CODE_MAX && skip_text(r, "}"))
             return cp;
         return fail(r, ERR_INVALID, "a bad \\u{...}");
     }
     if (!take_hex(r, 4, &cp))
         return 'u';
     const uint8_t *before = r->at;
-    if (cp >= 0xD800 && cp < 0xDC00 && take(r, "\\u") && take_hex(r, 4, &low) && low >= 0xDC00 &&
-        low < 0xE000)
+    if (cp >= 0xD800 && cp < 0xDC00 && skip_text(r, "\\u") && take_hex(r, 4, &low) &&
+        low >= 0xDC00 && low < 0xE000)
         return 0x10000 + ((cp - 0xD800) << 10) + (low - 0xDC00);
     r->at = before;
     return cp;
@@ -152,7 +165,7 @@ static bool add_property(struct reader *r, code_range_vec *v, bool outside) {
         {"{Punctuation}", UNICODE_P}, {"{S}", UNICODE_S},
         {"{Zs}", 1 << UNICODE_ZS},    {"{Z}", 1 << UNICODE_ZS | 1 << UNICODE_ZL | 1 << UNICODE_ZP}};
     for (size_t i = 0; i < ARRAY_LEN(KNOWN); i++) {
-        if (!take(r, KNOWN[i].name))
+        if (!skip_text(r, KNOWN[i].name))
             continue;
         unicode_init();
         for (uint32_t cp = 0; cp <= CODE_MAX; cp++) {
@@ -170,7 +183,7 @@ static bool add_property(struct reader *r, code_range_vec *v, bool outside) {
 
 /* One member of [...]: a character (*single) or a class that is added to v. */
 static bool take_class_member(struct reader *r, code_range_vec *v, uint32_t *single) {
-    if (!take(r, "\\")) {
+    if (!skip_text(r, "\\")) {
         *single = take_code(r);
         return true;
     }
@@ -182,11 +195,11 @@ static bool take_class_member(struct reader *r, code_range_vec *v, uint32_t *sin
         r->at++;
         return false;
     }
-    if (take(r, "p") || take(r, "P")) {
+    if (skip_text(r, "p") || skip_text(r, "P")) {
         (void)add_property(r, v, r->at[-1] == 'P');
         return false;
     }
-    if (take(r, "b")) {
+    if (skip_text(r, "b")) {
         *single = '\b';
         return true;
     }
@@ -196,8 +209,8 @@ static bool take_class_member(struct reader *r, code_range_vec *v, uint32_t *sin
 
 static uint32_t read_class(struct reader *r) {
     code_range_vec v = {0};
-    bool outside = take(r, "^");
-    while (!r->rc && !take(r, "]")) {
+    bool outside = skip_text(r, "^");
+    while (!r->rc && !skip_text(r, "]")) {
         uint32_t lo, hi;
         if (r->at >= r->end) {
             fail(r, ERR_INVALID, "a class without ]");
@@ -217,6 +230,8 @@ static uint32_t read_class(struct reader *r) {
             fail(r, ERR_INVALID, "a range whose end is before its beginning");
         vec_push(&v, ((struct code_range){lo, hi}));
     }
+    if (r->fold)
+        add_other_case(&v);
     if (outside)
         code_ranges_complement(&v);
     uint32_t e = r->rc ? expr_never(r->b) : expr_chars(r->b, v.items, v.count);
@@ -230,6 +245,15 @@ static uint32_t read_alternatives(struct reader *r);
 
 static uint32_t one_char(struct reader *r, uint32_t cp) {
     return expr_chars(r->b, &(struct code_range){cp, cp}, 1);
+}
+
+/* A character as a pattern has it. */
+static uint32_t letter_of(struct reader *r, uint32_t cp) {
+    uint32_t other = cp ^ 32;
+    bool letter = cp < 0x80 && (cp | 32) >= 'a' && (cp | 32) <= 'z';
+    if (!r->fold || !letter)
+        return one_char(r, cp);
+    return expr_chars(r->b, (struct code_range[]){{cp, cp}, {other, other}}, 2);
 }
 
 static uint32_t read_escape(struct reader *r) {
@@ -254,56 +278,56 @@ static uint32_t read_escape(struct reader *r) {
         r->at++;
         e = expr_chars(r->b, v.items, v.count);
     } else {
-        e = one_char(r, take_escaped(r));
+        e = letter_of(r, take_escaped(r));
     }
     vec_release(&v);
     return e;
 }
 
 static uint32_t read_group(struct reader *r) {
-    if (take(r, "?:")) {
-    } else if (take(r, "?<=") || take(r, "?<!")) {
+    if (skip_text(r, "?:")) {
+    } else if (skip_text(r, "?<=") || skip_text(r, "?<!")) {
         return fail(r, ERR_UNSUPPORTED, "a lookbehind");
-    } else if (take(r, "?=") || take(r, "?!")) {
+    } else if (skip_text(r, "?=") || skip_text(r, "?!")) {
         return fail(r, ERR_UNSUPPORTED, "a lookahead inside a group");
-    } else if (take(r, "?P<") || take(r, "?<")) {
+    } else if (skip_text(r, "?P<") || skip_text(r, "?<")) {
         while (r->at < r->end && *r->at != '>')
             r->at++;
-        if (!take(r, ">"))
+        if (!skip_text(r, ">"))
             return fail(r, ERR_INVALID, "a group's name without >");
-    } else if (take(r, "?")) {
+    } else if (skip_text(r, "?")) {
         return fail(r, ERR_UNSUPPORTED, "an unknown kind of group");
     }
     if (++r->depth > r->b->limits.depth)
         return fail(r, ERR_LIMIT, "groups nested too deeply");
     uint32_t e = read_alternatives(r);
     r->depth--;
-    if (!take(r, ")"))
+    if (!skip_text(r, ")"))
         return fail(r, ERR_INVALID, "a group without )");
     return e;
 }
 
 static uint32_t read_atom(struct reader *r) {
-    if (take(r, "("))
+    if (skip_text(r, "("))
         return read_group(r);
-    if (take(r, "["))
+    if (skip_text(r, "["))
         return read_class(r);
-    if (take(r, "\\"))
+    if (skip_text(r, "\\"))
         return read_escape(r);
-    if (take(r, "^"))
+    if (skip_text(r, "^"))
         return one_char(r, BEGIN);
-    if (take(r, "$"))
+    if (skip_text(r, "$"))
         return one_char(r, END);
-    if (take(r, ".")) {
+    if (skip_text(r, ".")) {
         code_range_vec v = {0};
-        add_ranges(&v, LINE_ENDS, ARRAY_LEN(LINE_ENDS), true);
+        add_ranges(&v, LINE_ENDS, r->dot_all ? 0 : ARRAY_LEN(LINE_ENDS), true);
         uint32_t e = expr_chars(r->b, v.items, v.count);
         vec_release(&v);
         return e;
     }
     if (*r->at == '*' || *r->at == '+' || *r->at == '?')
         return fail(r, ERR_INVALID, "a quantifier without anything to repeat");
-    return one_char(r, take_code(r));
+    return letter_of(r, take_code(r));
 }
 
 static bool take_number(struct reader *r, uint32_t *out) {
@@ -318,11 +342,11 @@ static bool take_number(struct reader *r, uint32_t *out) {
 /* {m}, {m,}, {m,n}; anything else is a brace as it stands. */
 static bool take_bounds(struct reader *r, uint32_t *min, uint32_t *max) {
     const uint8_t *before = r->at;
-    if (take(r, "{") && take_number(r, min)) {
+    if (skip_text(r, "{") && take_number(r, min)) {
         *max = *min;
-        if (take(r, ",") && !take_number(r, max))
+        if (skip_text(r, ",") && !take_number(r, max))
             *max = REPEAT_NO_END;
-        if (take(r, "}"))
+        if (skip_text(r, "}"))
             return true;
     }
     r->at = before;
@@ -332,11 +356,11 @@ static bool take_bounds(struct reader *r, uint32_t *min, uint32_t *max) {
 static uint32_t read_repeated(struct reader *r) {
     uint32_t e = read_atom(r), min = 1, max = 1;
     while (!r->rc && r->at < r->end) {
-        if (take(r, "*"))
+        if (skip_text(r, "*"))
             min = 0, max = REPEAT_NO_END;
-        else if (take(r, "+"))
+        else if (skip_text(r, "+"))
             min = 1, max = REPEAT_NO_END;
-        else if (take(r, "?"))
+        else if (skip_text(r, "?"))
             min = 0, max = 1;
         else if (!take_bounds(r, &min, &max))
             break;
@@ -345,7 +369,7 @@ static uint32_t read_repeated(struct reader *r) {
         if (min > REPEAT_MAX || (max != REPEAT_NO_END && max > REPEAT_MAX))
             return fail(r, ERR_LIMIT, "a repetition of more than 100000");
         e = expr_repeat(r->b, e, min, max);
-        (void)take(r, "?"); /* lazy: the same language */
+        (void)skip_text(r, "?"); /* lazy: the same language */
     }
     return e;
 }
@@ -361,13 +385,13 @@ static uint32_t read_sequence(struct reader *r);
 static uint32_t read_lookahead(struct reader *r, bool negative) {
     struct dfa ahead = {0}, rest = {0}, both = {0};
     uint32_t x = read_alternatives(r);
-    if (!r->rc && !take(r, ")"))
+    if (!r->rc && !skip_text(r, ")"))
         return fail(r, ERR_INVALID, "a group without )");
     uint32_t y = read_sequence(r);
-    uint32_t parts[] = {x, anything(r->b)}, ends[] = {y, anything(r->b)};
+    uint32_t terms[] = {x, anything(r->b)}, ends[] = {y, anything(r->b)};
     if (r->rc)
         return expr_never(r->b);
-    r->rc = expr_to_dfa(r->b, expr_concat(r->b, parts, 2), &ahead, r->err);
+    r->rc = expr_to_dfa(r->b, expr_concat(r->b, terms, 2), &ahead, r->err);
     if (!r->rc)
         r->rc = expr_to_dfa(r->b, expr_concat(r->b, ends, 2), &rest, r->err);
     if (!r->rc)
@@ -379,30 +403,30 @@ static uint32_t read_lookahead(struct reader *r, bool negative) {
 }
 
 static uint32_t read_sequence(struct reader *r) {
-    VEC(uint32_t) parts = {0};
+    VEC(uint32_t) terms = {0};
     while (!r->rc && r->at < r->end && *r->at != '|' && *r->at != ')') {
-        if (r->depth == 0 && (take(r, "(?=") || take(r, "(?!"))) {
+        if (r->depth == 0 && (skip_text(r, "(?=") || skip_text(r, "(?!"))) {
             bool negative = r->at[-1] == '!';
             uint32_t e = read_lookahead(r, negative);
-            vec_push(&parts, e);
+            vec_push(&terms, e);
             break;
         }
         uint32_t e = read_repeated(r);
-        vec_push(&parts, e);
+        vec_push(&terms, e);
     }
-    uint32_t e = expr_concat(r->b, parts.items, parts.count);
-    vec_release(&parts);
+    uint32_t e = expr_concat(r->b, terms.items, terms.count);
+    vec_release(&terms);
     return e;
 }
 
 static uint32_t read_alternatives(struct reader *r) {
-    VEC(uint32_t) parts = {0};
+    VEC(uint32_t) terms = {0};
     do {
         uint32_t e = read_sequence(r);
-        vec_push(&parts, e);
-    } while (!r->rc && take(r, "|"));
-    uint32_t e = expr_alt(r->b, parts.items, parts.count);
-    vec_release(&parts);
+        vec_push(&terms, e);
+    } while (!r->rc && skip_text(r, "|"));
+    uint32_t e = expr_alt(r->b, terms.items, terms.count);
+    vec_release(&terms);
     return e;
 }
 
@@ -432,6 +456,21 @@ static int strip_markers(struct builder *b, const struct dfa *d, struct dfa *out
     return rc;
 }
 
+/* (?is) in front of a pattern. */
+static void read_flags(struct reader *r) {
+    const uint8_t *before = r->at;
+    if (!skip_text(r, "(?"))
+        return;
+    for (; r->at < r->end && strchr("isu", *r->at); r->at++) {
+        r->fold |= *r->at == 'i';
+        r->dot_all |= *r->at == 's';
+    }
+    if (r->at > before + 2 && skip_text(r, ")"))
+        return;
+    r->at = before;
+    r->fold = r->dot_all = false;
+}
+
 int regex_to_dfa(struct builder *b, struct bytes pattern, bool whole, struct dfa *out,
                  struct error *err) {
     struct reader r = {.b = b,
@@ -443,6 +482,7 @@ int regex_to_dfa(struct builder *b, struct bytes pattern, bool whole, struct dfa
     *out = (struct dfa){0};
     if (!pattern.len)
         r.start = r.at = r.end = (const uint8_t *)"";
+    read_flags(&r);
     uint32_t e = read_alternatives(&r);
     if (!r.rc && r.at < r.end)
         fail(&r, ERR_INVALID, "a ) without its group");
@@ -452,8 +492,8 @@ int regex_to_dfa(struct builder *b, struct bytes pattern, bool whole, struct dfa
         return r.rc;
     uint32_t begin = expr_repeat(b, one_char(&r, BEGIN), 0, 1);
     uint32_t end = expr_repeat(b, one_char(&r, END), 0, 1);
-    uint32_t parts[] = {whole ? begin : anything(b), e, whole ? end : anything(b)};
-    int rc = expr_to_dfa(b, expr_concat(b, parts, 3), &marked, err);
+    uint32_t terms[] = {whole ? begin : anything(b), e, whole ? end : anything(b)};
+    int rc = expr_to_dfa(b, expr_concat(b, terms, 3), &marked, err);
     if (rc)
         return rc;
     rc = strip_markers(b, &marked, out, err);

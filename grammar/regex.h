@@ -4,7 +4,7 @@
  *
  * Supported: alternatives, groups of all kinds, classes, \d \w \s \D \W \S, \p{General_Category},
  * escapes, quantifiers (lazy ones are the same language), ^ and $ anywhere, lookaheads outside of
- * groups. Refused by name: backreferences, lookbehinds, \b, \B, lookaheads inside groups.
+ * groups; Python's (?i) (of ASCII letters), (?s) and (?u) in front of all. Refused by name: backreferences, lookbehinds, \b, \B, lookaheads inside groups.
  *
  * ^ and $ are read as two characters that stand in front of and behind every text; at the end of
  * the construction they are taken away.

@@ -224,6 +224,7 @@ static uint32_t object_with(struct grammar_run *run, struct frame f, uint32_t la
     } else if (o->ordered) { /* behind all properties */
         uint64_t *bits = run->scratch.items;
         memset(bits, 0xff, o->word_count * sizeof *bits);
+        bits[bit / 64] &= ~(1ull << bit % 64); /* another such member may follow */
         f.bits = bits_of(run, bits, o->word_count);
     }
     return frame_of(run, f);
@@ -371,33 +372,60 @@ uint32_t run_set_of(struct grammar_run *run, const struct thread *threads, size_
     return close_work(run);
 }
 
+enum { ROW_BLOCK_BYTES = ROWS_A_BLOCK * 256 * sizeof(uint32_t) };
+
+/* program_step; narrows lo to hi to the bytes that lead to the same state. */
+static uint32_t step_alike(const struct program *p, uint32_t state, uint8_t byte, uint32_t *lo,
+                           uint32_t *hi) {
+    const struct state *s = &p->states.items[state];
+    for (uint32_t i = 0; i < s->edge_count; i++) {
+        const struct byte_edge *e = &p->edges.items[s->edge_first + i];
+        if (byte < e->lo) {
+            *hi = MIN(*hi, e->lo - 1u);
+            return FA_NONE;
+        }
+        if (byte <= e->hi) {
+            *lo = MAX(*lo, e->lo);
+            *hi = MIN(*hi, e->hi);
+            return e->to;
+        }
+        *lo = MAX(*lo, e->hi + 1u);
+    }
+    return FA_NONE;
+}
+
 uint32_t run_find_next(struct grammar_run *run, uint32_t set, uint8_t byte) {
     if (set == SET_DEAD || run->failed)
         return SET_DEAD;
     if (!run->sets.items[set].next) {
-        vec_reserve(&run->next, run->next.count + 256);
-        memset(run->next.items + run->next.count, 0xff, 256 * sizeof *run->next.items);
-        run->next.count += 256;
-        run->sets.items[set].next = (uint32_t)(run->next.count / 256);
+        if (run->row_count % ROWS_A_BLOCK == 0) {
+            uint32_t *block = mem_alloc(ROW_BLOCK_BYTES);
+            vec_push(&run->row_blocks, block);
+        }
+        memset(run_row(run, run->row_count), 0xff, 256 * sizeof(uint32_t));
+        run->sets.items[set].next = ++run->row_count;
         if (grammar_run_size(run) > RUN_BYTES_MAX)
             run->failed = true;
     }
     const struct thread_set s = run->sets.items[set];
     run->work.count = 0;
+    uint32_t lo = 0, hi = 255; /* bytes that take each thread where this one does */
     for (uint32_t i = 0; i < s.count; i++) {
         struct thread t = run->threads.items[s.first + i];
-        uint32_t to = program_step(run->program, t.state, byte);
+        uint32_t to = step_alike(run->program, t.state, byte, &lo, &hi);
         if (to != FA_NONE)
             push_thread(run, to, t.frame);
     }
-    uint32_t to = close_work(run);
-    run->next.items[(size_t)(s.next - 1) * 256 + byte] = to;
+    uint32_t to = close_work(run), *row = run_row(run, s.next - 1);
+    for (uint32_t c = lo; c <= hi && !run->failed; c++)
+        row[c] = to;
     return to;
 }
 
 /* ---- life ---- */
 
 static void make_start(struct grammar_run *run) {
+    vec_reserve(&run->threads, 8); /* a start without threads points there, too */
     vec_push(&run->frames, ((struct frame){.kind = FRAME_BOTTOM}));
     vec_push(&run->sets, ((struct thread_set){0}));
     run->start = run_set_of(run, &(struct thread){run->program->start, 0}, 1);
@@ -417,7 +445,10 @@ static void release_tables(struct grammar_run *run) {
     vec_release(&run->bit_sets);
     vec_release(&run->sets);
     vec_release(&run->threads);
-    vec_release(&run->next);
+    for (size_t i = 0; i < run->row_blocks.count; i++)
+        mem_free(run->row_blocks.items[i]);
+    vec_release(&run->row_blocks);
+    run->row_count = 0;
     vec_release(&run->masks);
     mem_free(run->frame_index.slots);
     mem_free(run->bit_index.slots);
@@ -443,7 +474,7 @@ size_t grammar_run_size(const struct grammar_run *run) {
     return run->frames.cap * sizeof *run->frames.items + run->bits.cap * sizeof *run->bits.items +
            run->bit_sets.cap * sizeof *run->bit_sets.items +
            run->sets.cap * sizeof *run->sets.items + run->threads.cap * sizeof *run->threads.items +
-           (run->next.cap + run->masks.cap) * sizeof(uint32_t) +
+           run->row_blocks.count * ROW_BLOCK_BYTES + run->masks.cap * sizeof(uint32_t) +
            (run->frame_index.cap + run->bit_index.cap + run->set_index.cap) * sizeof(uint32_t);
 }
 
@@ -472,7 +503,8 @@ static void start_anew(struct grammar_run *run) {
     memset(&run->bit_sets, 0, sizeof run->bit_sets);
     memset(&run->sets, 0, sizeof run->sets);
     memset(&run->threads, 0, sizeof run->threads);
-    memset(&run->next, 0, sizeof run->next);
+    memset(&run->row_blocks, 0, sizeof run->row_blocks);
+    run->row_count = 0;
     memset(&run->masks, 0, sizeof run->masks);
     run->frame_index = run->bit_index = run->set_index = (struct index){0};
     make_start(run);

@@ -30,10 +30,10 @@ struct bit_set {
 struct thread_set {
     uint32_t first, count; /* in run.threads, sorted; only threads that can read a byte */
     bool may_end;
-    uint32_t next; /* 1 + the row of run.next, or 0 */
+    uint32_t next; /* 1 + the row of what follows, or 0 */
     uint32_t mask; /* 1 + the row of run.masks, or 0 */
 };
-enum { SET_DEAD = 0, NEXT_UNKNOWN = 0xffffffff };
+enum { SET_DEAD = 0, NEXT_UNKNOWN = 0xffffffff, ROWS_A_BLOCK = 16 };
 
 /* A number for each content: open addressing over hashes of the items. */
 struct index {
@@ -49,7 +49,10 @@ struct grammar_run {
     VEC(struct bit_set) bit_sets;
     VEC(struct thread_set) sets;
     VEC(struct thread) threads;
-    VEC(uint32_t) next;  /* rows of 256 sets, or NEXT_UNKNOWN */
+    /* rows of 256 sets, or NEXT_UNKNOWN; in blocks of ROWS_A_BLOCK, so that a growing table is never
+     * copied while a mask waits */
+    VEC(uint32_t *) row_blocks;
+    uint32_t row_count;
     VEC(uint32_t) masks; /* rows of vocab->word_count */
     struct index frame_index, bit_index, set_index;
     VEC(struct thread) work; /* of the closure that is being made */
@@ -70,11 +73,15 @@ struct matcher {
 
 /* The set behind a byte; SET_DEAD when it may not come. */
 uint32_t run_find_next(struct grammar_run *run, uint32_t set, uint8_t byte);
+/* The row of this number. */
+static inline uint32_t *run_row(const struct grammar_run *run, uint32_t row) {
+    return run->row_blocks.items[row / ROWS_A_BLOCK] + (size_t)(row % ROWS_A_BLOCK) * 256;
+}
 /* The same, from the row of known sets where it has the byte. */
 static inline uint32_t run_next(struct grammar_run *run, uint32_t set, uint8_t byte) {
     uint32_t row = run->sets.items[set].next;
     if (row) {
-        uint32_t to = run->next.items[(size_t)(row - 1) * 256 + byte];
+        uint32_t to = run_row(run, row - 1)[byte];
         if (to != NEXT_UNKNOWN)
             return to;
     }

@@ -35,16 +35,16 @@ static int compare_members(const void *a, const void *b) {
 
 /* ---- references ---- */
 
-static void decode_pointer_part(struct bytes part, struct buf *out) {
+static void unescape_pointer_step(struct bytes step, struct buf *out) {
     struct buf percent = {0};
-    for (size_t i = 0; i < part.len; i++) {
+    for (size_t i = 0; i < step.len; i++) {
         unsigned value;
-        if (part.data[i] == '%' && i + 2 < part.len &&
-            sscanf((const char *)part.data + i + 1, "%2x", &value) == 1) {
+        if (step.data[i] == '%' && i + 2 < step.len &&
+            sscanf((const char *)step.data + i + 1, "%2x", &value) == 1) {
             buf_add_byte(&percent, (char)value);
             i += 2;
         } else {
-            buf_add_byte(&percent, (char)part.data[i]);
+            buf_add_byte(&percent, (char)step.data[i]);
         }
     }
     buf_reset(out);
@@ -64,7 +64,7 @@ static uint32_t follow_pointer(struct schema *s, uint32_t node, struct bytes poi
         pointer = bytes_of(pointer.data + 1, pointer.len - 1); /* the slash */
         const uint8_t *slash = memchr(pointer.data, '/', pointer.len);
         size_t len = slash ? (size_t)(slash - pointer.data) : pointer.len;
-        decode_pointer_part(bytes_of(pointer.data, len), &key);
+        unescape_pointer_step(bytes_of(pointer.data, len), &key);
         if (tree_kind(&s->t, node) == TREE_ARRAY) {
             unsigned long index = strtoul(buf_text(&key), NULL, 10);
             uint32_t child = tree_first(&s->t, node);
@@ -132,6 +132,30 @@ uint32_t schema_target(struct schema *s, struct bytes ref) {
     return node;
 }
 
+/* The schema that a $dynamicRef means: where one anchor alone has its name, whatever was passed through
+ * on the way there leads to it. */
+static uint32_t dynamic_target(struct schema *s, struct bytes ref) {
+    const uint8_t *hash = ref.len ? memchr(ref.data, '#', ref.len) : NULL;
+    size_t head = hash ? (size_t)(hash - ref.data) + 1 : ref.len;
+    struct bytes name = bytes_of(ref.data + head, ref.len - head);
+    static const char *const KINDS[] = {"$anchor", "$dynamicAnchor"};
+    uint32_t anchors = 0;
+    if (!name.len || name.data[0] == '/')
+        return schema_target(s, ref);
+    for (uint32_t n = 1; n < s->t.nodes.count; n++) {
+        for (size_t i = 0; i < ARRAY_LEN(KINDS) && tree_kind(&s->t, n) == TREE_OBJECT; i++) {
+            uint32_t a = tree_get(&s->t, n, KINDS[i]);
+            anchors +=
+                a && tree_kind(&s->t, a) == TREE_STRING && bytes_equal(tree_text(&s->t, a), name);
+        }
+    }
+    if (anchors <= 1)
+        return schema_target(s, ref);
+    return schema_fail(s, ERR_UNSUPPORTED,
+                       "keyword \"$dynamicRef\": several anchors have the name '%.*s'",
+                       (int)name.len, (const char *)name.data);
+}
+
 /* ---- rewriting ---- */
 
 static uint32_t new_list(struct schema *s, const char *keyword, uint32_t *list) {
@@ -151,14 +175,15 @@ static void list_add(struct schema *s, uint32_t list, uint32_t child) {
 static uint32_t rewrite_if(struct schema *s, uint32_t node) {
     uint32_t condition = tree_get(&s->t, node, "if"), yes = tree_get(&s->t, node, "then"),
              no = tree_get(&s->t, node, "else");
-    if (!yes && !no)
+    if (!yes && !no && !s->has_unevaluated)
         return 0;
     uint32_t negated = schema_negate(s, condition, 0);
     if (!negated)
         return schema_fail(s, ERR_UNSUPPORTED,
                            "keyword \"if\": its schema cannot be turned around");
     uint32_t either, both, neither;
-    uint32_t out = new_list(s, "anyOf", &either);
+    uint32_t out = new_list(s, "anyOf", &either); /* of which one holds */
+    tree_add(&s->t, out, KEY_SILENT, tree_new(&s->t, TREE_TRUE));
     uint32_t first = new_list(s, "allOf", &both), second = new_list(s, "allOf", &neither);
     list_add(s, both, condition);
     if (yes)
@@ -188,7 +213,8 @@ static uint32_t with_property(struct schema *s, struct bytes name) {
 
 /* name absent, or present and (the schema, or all the names of a list). */
 static uint32_t rewrite_dependent(struct schema *s, struct bytes name, uint32_t dependent) {
-    uint32_t either, both, out = new_list(s, "anyOf", &either);
+    uint32_t either, both, out = new_list(s, "anyOf", &either); /* of which one holds */
+    tree_add(&s->t, out, KEY_SILENT, tree_new(&s->t, TREE_TRUE));
     uint32_t second = new_list(s, "allOf", &both);
     list_add(s, both, with_property(s, name));
     if (tree_kind(&s->t, dependent) == TREE_ARRAY) {
@@ -241,9 +267,12 @@ static bool gather(struct schema *s, conjunction *c) {
         }
         c->items[i].done |= DONE_REF | DONE_ALL | DONE_NOT | DONE_IF | DONE_DEPENDENT;
         uint32_t ref = keyword_of(s, &m, DONE_REF, "$ref");
-        if (keyword_of(s, &m, DONE_REF, "$dynamicRef")) {
-            schema_fail(s, ERR_UNSUPPORTED, "keyword \"$dynamicRef\" is not supported");
-            return false;
+        uint32_t dynamic = keyword_of(s, &m, DONE_REF, "$dynamicRef");
+        if (dynamic && tree_kind(&s->t, dynamic) == TREE_STRING) {
+            uint32_t target = dynamic_target(s, tree_text(&s->t, dynamic));
+            if (!target)
+                return false;
+            conjunction_add(c, target, 0);
         }
         if (ref && tree_kind(&s->t, ref) == TREE_STRING) {
             uint32_t target = schema_target(s, tree_text(&s->t, ref));
@@ -295,13 +324,13 @@ static uint32_t with_branch(struct schema *s, const conjunction *c, size_t i, ui
 }
 
 static uint32_t any_of(struct schema *s, const conjunction *c, size_t i, uint32_t list) {
-    VEC(uint32_t) parts = {0};
+    VEC(uint32_t) terms = {0};
     for (uint32_t k = tree_first(&s->t, list); k && !s->b->failed; k = tree_next(&s->t, k)) {
         uint32_t e = with_branch(s, c, i, DONE_ANY, &k, 1);
-        vec_push(&parts, e);
+        vec_push(&terms, e);
     }
-    uint32_t e = expr_alt(s->b, parts.items, parts.count);
-    vec_release(&parts);
+    uint32_t e = expr_alt(s->b, terms.items, terms.count);
+    vec_release(&terms);
     return e;
 }
 
@@ -313,7 +342,7 @@ static bool is_never(struct schema *s, uint32_t e) {
  * without the other. */
 static uint32_t one_of(struct schema *s, const conjunction *c, size_t i, uint32_t list) {
     uint32_t branches[ONE_OF_MAX];
-    VEC(uint32_t) parts = {0};
+    VEC(uint32_t) terms = {0};
     VEC(uint32_t) apart = {0};
     size_t count = 0;
     for (uint32_t k = tree_first(&s->t, list); k; k = tree_next(&s->t, k)) {
@@ -336,10 +365,10 @@ static uint32_t one_of(struct schema *s, const conjunction *c, size_t i, uint32_
             vec_push(&apart, negated);
         }
         uint32_t e = s->b->failed ? 0 : with_branch(s, c, i, DONE_ONE, apart.items, apart.count);
-        vec_push(&parts, e);
+        vec_push(&terms, e);
     }
-    uint32_t e = expr_alt(s->b, parts.items, parts.count);
-    vec_release(&parts);
+    uint32_t e = expr_alt(s->b, terms.items, terms.count);
+    vec_release(&terms);
     vec_release(&apart);
     return e;
 }
@@ -369,6 +398,11 @@ uint32_t schema_types(struct schema *s, uint32_t node) {
 
 static uint32_t enum_leaf(struct schema *s, const conjunction *c, uint32_t list, bool constant) {
     VEC(uint32_t) values = {0};
+    if (schema_is_top(s, c))
+        return schema_fail(s, ERR_UNSUPPORTED,
+                           "keyword \"%s\" of objects in the notation in which this model writes "
+                           "arguments",
+                           constant ? "const" : "enum");
     for (uint32_t v = constant ? list : tree_first(&s->t, list); v && !s->b->failed;
          v = constant ? 0 : tree_next(&s->t, v)) {
         bool passes = true;
@@ -377,29 +411,62 @@ static uint32_t enum_leaf(struct schema *s, const conjunction *c, uint32_t list,
         if (passes)
             vec_push(&values, v);
     }
-    uint32_t e = schema_enum(s, values.items, values.count);
+    uint32_t e = schema_enum(s, c, values.items, values.count);
     vec_release(&values);
     return e;
 }
 
 static bool refuse_unheld(struct schema *s, uint32_t node) {
-    static const char *const REFUSED[] = {"unevaluatedItems", "unevaluatedProperties",
-                                          "$recursiveRef"};
-    for (size_t i = 0; i < ARRAY_LEN(REFUSED); i++) {
-        uint32_t k = tree_get(&s->t, node, REFUSED[i]);
-        if (k && tree_kind(&s->t, k) != TREE_TRUE) {
-            schema_fail(s, ERR_UNSUPPORTED, "keyword \"%s\" is not supported", REFUSED[i]);
-            return true;
+    if (!tree_get(&s->t, node, "$recursiveRef"))
+        return false;
+    schema_fail(s, ERR_UNSUPPORTED, "keyword \"$recursiveRef\" is not supported");
+    return true;
+}
+
+bool schema_listed(struct schema *s, const conjunction *c, uint32_t *out, size_t most,
+                   size_t *count) {
+    conjunction all = {0};
+    uint32_t list = 0;
+    bool constant = false, known = true;
+    for (size_t i = 0; i < c->count; i++)
+        vec_push(&all, c->items[i]);
+    *count = 0;
+    known = gather(s, &all);
+    for (size_t i = 0; i < all.count && known; i++) {
+        uint32_t node = all.items[i].node, one = tree_get(&s->t, node, "const"),
+                 some = tree_get(&s->t, node, "enum");
+        known = !tree_get(&s->t, node, "anyOf") && !tree_get(&s->t, node, "oneOf");
+        if (!list && (one || some)) {
+            constant = one != 0;
+            list = one ? one : some;
         }
     }
-    return false;
+    known = known && list;
+    for (uint32_t v = constant || !known ? list : tree_first(&s->t, list); v && known;
+         v = constant ? 0 : tree_next(&s->t, v)) {
+        bool fits = true;
+        for (size_t i = 0; i < all.count && fits; i++)
+            fits = schema_accepts(s, all.items[i].node, v, 0);
+        for (size_t i = 0; i < *count && fits; i++)
+            fits = !tree_equal(&s->t, out[i], v);
+        known = !fits || *count < most;
+        if (fits && known)
+            out[(*count)++] = v;
+    }
+    vec_release(&all);
+    return known && !s->b->failed;
+}
+
+static uint32_t word(struct schema *s, const char *json, const char *python) {
+    uint32_t ways[] = {expr_text(s->b, json), expr_text(s->b, python)};
+    return s->form && s->form->python ? expr_alt(s->b, ways, 2) : ways[0];
 }
 
 static uint32_t leaf(struct schema *s, const conjunction *c) {
-    uint32_t types = TYPE_ANY, parts[8];
+    uint32_t types = TYPE_ANY, terms[8];
     size_t count = 0;
     if (!c->count)
-        return expr_any_json(s->b);
+        return schema_any(s);
     for (size_t i = 0; i < c->count; i++) {
         uint32_t node = c->items[i].node, type = tree_get(&s->t, node, "type");
         if (refuse_unheld(s, node))
@@ -431,7 +498,7 @@ static uint32_t leaf(struct schema *s, const conjunction *c) {
         }
     }
     if (types & TYPE_NULL)
-        parts[count++] = expr_text(s->b, "null");
+        terms[count++] = word(s, "null", "None");
     if (types & TYPE_BOOL) {
         static const enum tree_kind KINDS[] = {TREE_TRUE, TREE_FALSE};
         for (size_t k = 0; k < 2; k++) {
@@ -442,23 +509,78 @@ static uint32_t leaf(struct schema *s, const conjunction *c) {
                      v; v = tree_next(&s->t, v))
                     out |= tree_kind(&s->t, v) == KINDS[k];
             if (!out)
-                parts[count++] = expr_text(s->b, k ? "false" : "true");
+                terms[count++] = k ? word(s, "false", "False") : word(s, "true", "True");
         }
     }
     if (types & (TYPE_INTEGER | TYPE_FRACTION))
-        parts[count++] = leaf_number(s, c, !(types & TYPE_FRACTION));
+        terms[count++] = leaf_number(s, c, !(types & TYPE_FRACTION));
     if (types & TYPE_STRING)
-        parts[count++] = leaf_string(s, c);
+        terms[count++] = leaf_string(s, c);
     if (types & TYPE_ARRAY)
-        parts[count++] = leaf_array(s, c);
+        terms[count++] = leaf_array(s, c);
     if (types & TYPE_OBJECT)
-        parts[count++] = leaf_object(s, c);
-    return expr_alt(s->b, parts, count);
+        terms[count++] = leaf_object(s, c);
+    return expr_alt(s->b, terms, count);
 }
 
-static uint32_t expand(struct schema *s, conjunction *c) {
-    if (!gather(s, c))
-        return expr_never(s->b);
+/* ---- unevaluatedProperties, unevaluatedItems ---- */
+
+/* The keyword where it asks for something. */
+static uint32_t unevaluated_of(struct schema *s, uint32_t node) {
+    static const char *const NAMES[] = {"unevaluatedProperties", "unevaluatedItems"};
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) {
+        uint32_t k = tree_get(&s->t, node, NAMES[i]);
+        if (k && tree_kind(&s->t, k) != TREE_TRUE)
+            return k;
+    }
+    return 0;
+}
+
+/* Nothing but a reference: it evaluates what its target does. */
+static bool refers_only(struct schema *s, uint32_t node) {
+    static const char *const ASKS[] = {"allOf",       "anyOf",
+                                       "oneOf",       "not",
+                                       "if",          "properties",
+                                       "items",       "patternProperties",
+                                       "contains",    "dependencies",
+                                       "prefixItems", "dependentSchemas",
+                                       "$dynamicRef", "additionalProperties"};
+    for (size_t i = 0; i < ARRAY_LEN(ASKS); i++)
+        if (tree_get(&s->t, node, ASKS[i]))
+            return false;
+    return true;
+}
+
+/* Finds the member that says what becomes of the unevaluated; it sees what applies by it, so all
+ * others must. alone: the conjunction began as one schema. False: that cannot be told. */
+static bool find_unevaluated(struct schema *s, const conjunction *c, bool alone) {
+    uint32_t found = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        uint32_t node = c->items[i].node;
+        if (!unevaluated_of(s, node))
+            continue;
+        bool sees = node == s->unevaluated || alone;
+        for (size_t k = 0; k < i && alone && sees && node != s->unevaluated; k++)
+            sees = refers_only(s, c->items[k].node);
+        if (!sees || found) {
+            schema_fail(s, ERR_UNSUPPORTED,
+                        "keyword \"unevaluated...\" beside or below schemas that it does not see");
+            return false;
+        }
+        found = node;
+    }
+    /* which branches of an anyOf hold is not told, so what they evaluate together is not known */
+    for (size_t i = 0; i < c->count && found; i++)
+        if (tree_get(&s->t, c->items[i].node, "anyOf") &&
+            !tree_get(&s->t, c->items[i].node, KEY_SILENT)) {
+            schema_fail(s, ERR_UNSUPPORTED, "keyword \"unevaluated...\" beside \"anyOf\"");
+            return false;
+        }
+    s->unevaluated = found;
+    return true;
+}
+
+static uint32_t expand_gathered(struct schema *s, conjunction *c) {
     for (size_t i = 0; i < c->count; i++) {
         uint32_t list = keyword_of(s, &c->items[i], DONE_ANY, "anyOf");
         if (list)
@@ -468,6 +590,15 @@ static uint32_t expand(struct schema *s, conjunction *c) {
             return one_of(s, c, i, list);
     }
     return leaf(s, c);
+}
+
+static uint32_t expand(struct schema *s, conjunction *c) {
+    uint32_t outer = s->unevaluated;
+    bool alone = c->count == 1;
+    uint32_t e =
+        gather(s, c) && find_unevaluated(s, c, alone) ? expand_gathered(s, c) : expr_never(s->b);
+    s->unevaluated = outer;
+    return e;
 }
 
 /* ---- memory of conjunctions ---- */
@@ -540,13 +671,27 @@ static bool is_old_draft(struct schema *s) {
     return false;
 }
 
-uint32_t schema_node_to_rule(struct builder *b, struct tree *t, uint32_t node, bool ordered,
-                             struct error *err) {
+static uint32_t node_to_rule(struct builder *b, struct tree *t, uint32_t node, bool ordered,
+                             const struct arguments_form *form, struct error *err) {
     struct schema s = {.b = b, .t = *t, .root = node, .ordered = ordered};
+    conjunction all = {0};
+    uint32_t any_json = b->any_json;
     s.ref_alone = is_old_draft(&s);
-    uint32_t e = schema_one(&s, s.root), rule = builder_rule(b);
+    for (uint32_t n = 1; n < t->nodes.count; n++)
+        s.has_unevaluated |= bytes_equal(tree_key(t, n), bytes_str("unevaluatedProperties")) ||
+                             bytes_equal(tree_key(t, n), bytes_str("unevaluatedItems"));
+    conjunction_add(&all, s.root, 0);
+    if (form) {
+        schema_arguments_init(&s, form);
+        conjunction_add(&all, s.top, 0);
+        b->any_json = FA_NONE;
+        b->any_string = form->stop_count ? schema_quoted(&s, NULL) : 0;
+    }
+    uint32_t e = schema_all(&s, &all), rule = builder_rule(b);
     builder_set_rule(b, rule, e);
     *t = s.t;
+    b->any_json = any_json;
+    b->any_string = 0;
     vec_release(&s.memos);
     vec_release(&s.memo_members);
     schema_values_release(&s);
@@ -554,6 +699,16 @@ uint32_t schema_node_to_rule(struct builder *b, struct tree *t, uint32_t node, b
         return rule;
     (void)error_set(err, b->error.code, "%s", b->error.text);
     return FA_NONE;
+}
+
+uint32_t schema_node_to_rule(struct builder *b, struct tree *t, uint32_t node, bool ordered,
+                             struct error *err) {
+    return node_to_rule(b, t, node, ordered, NULL, err);
+}
+
+uint32_t schema_arguments_to_rule(struct builder *b, struct tree *t, uint32_t node,
+                                  const struct arguments_form *form, struct error *err) {
+    return node_to_rule(b, t, node, true, form, err);
 }
 
 uint32_t schema_to_rule(struct builder *b, struct bytes schema, bool ordered, struct error *err) {

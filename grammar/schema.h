@@ -6,6 +6,8 @@
  * recursion inside the document, properties, required, additionalProperties, patternProperties,
  * propertyNames, min/maxProperties, dependentRequired, dependentSchemas, dependencies,
  * prefixItems, items, additionalItems, min/maxItems, contains (without bounds on length),
+ * uniqueItems (of items that are at most ten listed values), unevaluatedProperties and -Items (where
+ * they see all that applies, and no anyOf), $dynamicRef (to the only anchor of its name),
  * min/maxLength, pattern, formats of the table in schema_string.c, bounds of numbers, multipleOf
  * (not too large). Keywords that say nothing about the value (title, default, ...) are passed over,
  * and so are unknown ones and unknown formats, as the specification has it. Everything else that
@@ -29,5 +31,28 @@ MUST_CHECK uint32_t schema_to_rule(struct builder *b, struct bytes schema, bool 
 /* The same of a node of a tree, to which nodes may be added; "#" is this node. */
 MUST_CHECK uint32_t schema_node_to_rule(struct builder *b, struct tree *t, uint32_t node,
                                         bool ordered, struct error *err);
+
+/* How the arguments of a call are written where they are no JSON object: an element for each, in
+ * the order of "properties". All but the flags and stops are expressions of the builder. */
+struct arguments_form {
+    uint32_t before;      /* before a name */
+    uint32_t middle;      /* between a name and a value */
+    uint32_t text_middle; /* the same where the value is a string that stands bare */
+    uint32_t type_end;    /* FA_NONE; else the value's type stands between `middle` and this */
+    uint32_t after_end;   /* FA_NONE; else the name stands behind `after` again, and then this */
+    uint32_t after;       /* behind a value */
+    uint32_t separator;   /* between two elements */
+    uint32_t quote;       /* on both sides of a bare string */
+    const struct bytes *stops; /* what no bare string holds; none: strings are JSON's */
+    size_t stop_count;
+    bool nested;       /* objects within values are written so too, between braces */
+    bool python;       /* names are Python's, and True, False and None may stand for JSON's words */
+    bool trusts_types; /* a reader goes by the types that stand there, not by how values look */
+    bool trims;        /* a reader drops a line end at a bare string's edge, so none stands there */
+};
+/* The same of the arguments that a schema of objects accepts. Keywords that hold for all members
+ * together are refused by name, and names that the form cannot write. Borrows form. */
+MUST_CHECK uint32_t schema_arguments_to_rule(struct builder *b, struct tree *t, uint32_t node,
+                                             const struct arguments_form *form, struct error *err);
 
 #endif

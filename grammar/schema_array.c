@@ -3,7 +3,7 @@
  */
 #include "grammar/schema_internal.h"
 
-enum { PREFIX_MAX = 1000 };
+enum { PREFIX_MAX = 1000, UNIQUE_MAX = 10 };
 
 struct array_rules {
     uint32_t min, max;
@@ -24,6 +24,7 @@ static void array_keywords(struct schema *s, uint32_t node, uint32_t *prefix, ui
 /* What all members ask of the item at a place (or behind all places). */
 static uint32_t item_at(struct schema *s, const conjunction *c, uint32_t place, uint32_t more) {
     conjunction all = {0};
+    bool evaluated = false;
     for (size_t i = 0; i < c->count; i++) {
         uint32_t prefix, rest;
         array_keywords(s, c->items[i].node, &prefix, &rest);
@@ -32,7 +33,13 @@ static uint32_t item_at(struct schema *s, const conjunction *c, uint32_t place, 
             k = tree_next(&s->t, k);
         if (k || rest)
             conjunction_add(&all, k ? k : rest, 0);
+        bool all_are =
+            tree_kind(&s->t, tree_get(&s->t, c->items[i].node, "unevaluatedItems")) == TREE_TRUE;
+        evaluated |= (k || rest || all_are) && !tree_get(&s->t, c->items[i].node, KEY_SILENT);
     }
+    uint32_t others = s->unevaluated ? tree_get(&s->t, s->unevaluated, "unevaluatedItems") : 0;
+    if (others && !evaluated)
+        conjunction_add(&all, others, 0);
     if (more)
         conjunction_add(&all, more, 0);
     return schema_all(s, &all);
@@ -114,6 +121,51 @@ static bool is_unique(struct schema *s, const conjunction *c) {
     return false;
 }
 
+/* Different values, each of a list once: what may follow depends on the set of those that came. */
+static uint32_t items_unique(struct schema *s, const conjunction *c, const struct array_rules *r) {
+    struct builder *b = s->b;
+    uint32_t values[UNIQUE_MAX], texts[UNIQUE_MAX], rules[1 << UNIQUE_MAX], terms[UNIQUE_MAX + 1];
+    conjunction item = {0};
+    size_t count = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        uint32_t prefix, rest;
+        array_keywords(s, c->items[i].node, &prefix, &rest);
+        if (rest)
+            conjunction_add(&item, rest, 0);
+    }
+    bool known =
+        !r->prefix && !s->unevaluated && schema_listed(s, &item, values, UNIQUE_MAX, &count);
+    for (size_t v = 0; v < count && known; v++)
+        texts[v] = schema_enum(s, &item, &values[v], 1);
+    vec_release(&item);
+    if (!known)
+        return schema_fail(s, ERR_UNSUPPORTED,
+                           "keyword \"uniqueItems\" of items other than at most %d listed values",
+                           UNIQUE_MAX);
+    if (r->min > count)
+        return expr_never(b);
+    uint32_t space = expr_space(b);
+    uint32_t comma = expr_concat(b, (uint32_t[]){space, expr_text(b, ","), space}, 3);
+    for (uint32_t set = 1u << count; set-- > 0;) {
+        uint32_t came = (uint32_t)__builtin_popcount(set);
+        size_t ways = 0;
+        if (came && came >= r->min)
+            terms[ways++] = expr_empty(b);
+        for (size_t v = 0; v < count && came < r->max; v++) {
+            if (set >> v & 1)
+                continue;
+            uint32_t next[] = {comma, texts[v], expr_rule(b, rules[set | 1u << v])};
+            terms[ways++] = expr_concat(b, next + !came, 3 - !came);
+        }
+        uint32_t e = expr_alt(b, terms, ways);
+        if (!set)
+            return e;
+        rules[set] = builder_rule(b);
+        builder_set_rule(b, rules[set], e);
+    }
+    return expr_never(b);
+}
+
 uint32_t leaf_array(struct schema *s, const conjunction *c) {
     struct builder *b = s->b;
     struct array_rules r;
@@ -122,12 +174,19 @@ uint32_t leaf_array(struct schema *s, const conjunction *c) {
         return expr_never(b);
     if (r.prefix > PREFIX_MAX)
         return schema_fail(s, ERR_LIMIT, "an array has more than %d places", PREFIX_MAX);
-    if (is_unique(s, c) && r.max > 1)
-        return schema_fail(s, ERR_UNSUPPORTED, "keyword \"uniqueItems\" is not supported");
+    bool unique = is_unique(s, c) && r.max > 1, evaluates = false;
+    for (size_t i = 0; i < c->count && s->unevaluated; i++)
+        evaluates |= tree_get(&s->t, s->unevaluated, "unevaluatedItems") &&
+                     tree_get(&s->t, c->items[i].node, "contains");
+    if (evaluates || (contains && unique))
+        return schema_fail(s, ERR_UNSUPPORTED,
+                           "keyword \"contains\" beside \"uniqueItems\" or \"unevaluatedItems\"");
     if (contains && (r.min > 1 || r.max != REPEAT_NO_END || r.prefix))
         return schema_fail(s, ERR_UNSUPPORTED,
                            "keyword \"contains\" beside bounds on the number of items");
-    if (contains)
+    if (unique)
+        items = items_unique(s, c, &r);
+    else if (contains)
         items = items_with(s, c, contains);
     else
         items = r.max ? items_from(s, c, &r, 0) : expr_never(b);

@@ -44,6 +44,11 @@ enum {
     "\xff"                                                                                         \
     "not-pattern"
 
+/* In an object that schema_negate made: what it names counts as evaluated by nobody. */
+#define KEY_SILENT                                                                                 \
+    "\xff"                                                                                         \
+    "silent"
+
 struct member {
     uint32_t node; /* in the tree */
     uint32_t done;
@@ -76,6 +81,10 @@ struct schema {
     struct builder *b;
     struct tree t;
     uint32_t root;
+    /* the member whose unevaluatedProperties or -Items hold for the conjunction that is expanded, all
+     * others of which apply by it; 0: none */
+    uint32_t unevaluated;
+    bool has_unevaluated; /* the document has such a keyword */
     bool ordered;
     bool ref_alone; /* draft 7 and before: what stands beside $ref does not count */
     VEC(struct schema_memo) memos;
@@ -86,6 +95,11 @@ struct schema {
     VEC(struct text_test) tests;
     uint32_t list_buckets[256], test_buckets[256]; /* 1 + an item, by the node */
     uint64_t checks;                               /* steps spent on values of enums */
+    /* of arguments (schema_arguments.c): members that mark conjunctions, {"type": ...} each */
+    const struct arguments_form *form; /* NULL: JSON */
+    uint32_t top, bare, loose, other, of_type[5];
+    uint32_t bare_any[2]; /* any bare string, any loose one; 0: not made yet */
+    uint32_t any_rule;    /* 1 + the rule of any value, or 0 */
 };
 
 /* Records the first error; returns EXPR_NEVER's number. */
@@ -101,6 +115,9 @@ uint32_t schema_target(struct schema *s, struct bytes ref);
 /* TYPE_* bits of what a "type" keyword says (node: a name, or a list of them). */
 uint32_t schema_types(struct schema *s, uint32_t node);
 
+/* The values that alone satisfy the members, where these list them; false: they do not. */
+MUST_CHECK bool schema_listed(struct schema *s, const conjunction *c, uint32_t *out, size_t most,
+                              size_t *count);
 /* Leaves: the expression of values of one type that satisfy the members' keywords. Of numbers;
  * whole: integers only. */
 uint32_t leaf_number(struct schema *s, const conjunction *c, bool whole);
@@ -112,10 +129,28 @@ uint32_t leaf_array(struct schema *s, const conjunction *c);
 uint32_t leaf_object(struct schema *s, const conjunction *c);
 /* The strings that satisfy the members, as an automaton; *any: all strings (then no dfa). */
 MUST_CHECK bool string_dfa(struct schema *s, const conjunction *c, struct dfa *out, bool *any);
-/* One value as it may be written. */
-uint32_t schema_const(struct schema *s, uint32_t value);
-/* One of the values of a list (the values of an enum that passed). */
-uint32_t schema_enum(struct schema *s, const uint32_t *values, size_t count);
+/* One of the values of a list, as they may be written in c's place (those of an enum that
+ * passed). */
+uint32_t schema_enum(struct schema *s, const conjunction *c, const uint32_t *values, size_t count);
+
+/* Makes the members that mark conjunctions. Borrows form. */
+void schema_arguments_init(struct schema *s, const struct arguments_form *form);
+/* The conjunction is of all arguments together. */
+bool schema_is_top(const struct schema *s, const conjunction *c);
+/* The conjunction is of an object that is written as elements; the expression of them. */
+bool schema_is_arguments(const struct schema *s, const conjunction *c);
+uint32_t schema_arguments(struct schema *s, const conjunction *c);
+/* The conjunction is of strings that stand bare; the expression of those in d, which is taken; d
+ * NULL: of all. */
+bool schema_is_bare(const struct schema *s, const conjunction *c);
+uint32_t schema_bare_text(struct schema *s, const conjunction *c, struct dfa *d);
+/* A JSON string with its quotes, of those in d, which is taken (NULL: of all); within arguments
+ * none that holds what ends a value. */
+uint32_t schema_quoted(struct schema *s, struct dfa *d);
+/* Takes from d the texts that hold what ends a value within arguments; false: an error. */
+bool schema_keep_apart(struct schema *s, struct dfa *d);
+/* Any value. */
+uint32_t schema_any(struct schema *s);
 
 /* A schema that accepts exactly what this one refuses, or 0 (no error is recorded). */
 uint32_t schema_negate(struct schema *s, uint32_t node, uint32_t depth);

@@ -16,6 +16,7 @@ static uint32_t object_with_key(struct schema *s, const char *type, const char *
     if (type)
         tree_add(&s->t, out, "type", tree_new_string(&s->t, bytes_str(type)));
     tree_add(&s->t, out, keyword, value);
+    tree_add(&s->t, out, KEY_SILENT, tree_new(&s->t, TREE_TRUE));
     return out;
 }
 
@@ -45,7 +46,7 @@ static bool negate_keyword(struct schema *s, uint32_t k, uint32_t either, uint32
     static const char *const SILENT[] = {
         "title",    "description", "default",     "examples",   "$schema",  "$id",
         "$comment", "$defs",       "definitions", "deprecated", "readOnly", "writeOnly",
-        "$anchor",  "format",      "then",        "else",       "example"};
+        "$anchor",  "format",      "then",        "else",       "example",  KEY_SILENT};
     static const struct {
         const char *keyword, *type, *opposite;
     } BOUNDS[] = {{"minimum", "number", "exclusiveMaximum"},
@@ -122,6 +123,8 @@ static bool negate_keyword(struct schema *s, uint32_t k, uint32_t either, uint32
         return true;
     }
     if (IS("not")) {
+        if (s->has_unevaluated)
+            return false; /* what stands there would count as evaluated */
         tree_add(t, either, NULL, k);
         return true;
     }
@@ -199,10 +202,23 @@ static bool object_accepted(struct schema *s, uint32_t node, uint32_t value, uin
             return false;
     for (uint32_t v = tree_first(t, value); v; v = tree_next(t, v)) {
         uint32_t p = tree_find(t, properties, tree_key(t, v));
-        if (tree_get(t, node, "patternProperties"))
-            return schema_fail(s, ERR_UNSUPPORTED,
-                               "keyword \"enum\" of objects beside patternProperties") != 0;
-        if ((p || others) && !schema_accepts(s, p ? p : others, v, depth + 1))
+        bool found = p != 0;
+        if (p && !schema_accepts(s, p, v, depth + 1))
+            return false;
+        for (uint32_t k = tree_first(t, tree_get(t, node, "patternProperties")); k;
+             k = tree_next(t, k)) {
+            struct dfa d;
+            struct error err;
+            int rc = regex_to_dfa(s->b, tree_key(t, k), false, &d, &err);
+            if (rc)
+                return schema_fail(s, rc, "keyword \"patternProperties\": %s", err.text) != 0;
+            bool hit = dfa_accepts(&d, tree_key(t, v));
+            dfa_release(&d);
+            found |= hit;
+            if (hit && !schema_accepts(s, k, v, depth + 1))
+                return false;
+        }
+        if (!found && others && !schema_accepts(s, others, v, depth + 1))
             return false;
     }
     return !(tree_uint(t, tree_get(t, node, "minProperties"), &bound) &&
@@ -217,6 +233,11 @@ static bool array_accepted(struct schema *s, uint32_t node, uint32_t value, uint
     if (tree_get(t, node, "contains") || tree_kind(t, items) == TREE_ARRAY)
         return schema_fail(s, ERR_UNSUPPORTED, "keyword \"enum\" of arrays beside \"contains\"") !=
                0;
+    if (tree_kind(t, tree_get(t, node, "uniqueItems")) == TREE_TRUE)
+        for (uint32_t v = tree_first(t, value); v; v = tree_next(t, v))
+            for (uint32_t w = tree_next(t, v); w; w = tree_next(t, w))
+                if (!schema_may_check(s, node, w) || tree_equal(t, v, w))
+                    return false;
     uint32_t p = tree_first(t, prefix);
     for (uint32_t v = tree_first(t, value); v; v = tree_next(t, v)) {
         uint32_t of = p ? p : items;

@@ -235,7 +235,7 @@ static int between_dfa(struct schema *s, const struct bound *low, const struct b
 static int range_dfa(struct schema *s, const struct range *r, bool whole, struct dfa *out,
                      struct error *err) {
     struct nfa n = {0};
-    struct dfa part;
+    struct dfa half;
     static const struct bound NONE = {0};
     uint32_t from = nfa_state(&n), to = nfa_state(&n), minus = nfa_state(&n);
     int rc = 0;
@@ -249,11 +249,11 @@ static int range_dfa(struct schema *s, const struct range *r, bool whole, struct
         struct bound end = *far;
         if (far_there)
             continue;
-        rc = between_dfa(s, near_here ? near : &NONE, &end, whole, &part, err);
+        rc = between_dfa(s, near_here ? near : &NONE, &end, whole, &half, err);
         if (rc)
             break;
-        nfa_add_dfa(&n, &part, nfa_edge, negative ? minus : from, to);
-        dfa_release(&part);
+        nfa_add_dfa(&n, &half, nfa_edge, negative ? minus : from, to);
+        dfa_release(&half);
     }
     if (!rc)
         rc = dfa_from_nfa(&n, from, &s->b->fuel, out, err);

@@ -87,8 +87,10 @@ static bool gather_patterns(struct object_work *w) {
 static uint32_t value_rule(struct object_work *w, const struct bytes *name, uint64_t set) {
     struct schema *s = w->s;
     conjunction all = {0};
+    bool evaluated = false;
     for (size_t i = 0; i < w->c->count; i++) {
         uint32_t node = w->c->items[i].node;
+        bool silent = tree_get(&s->t, node, KEY_SILENT);
         uint32_t own = name ? tree_find(&s->t, tree_get(&s->t, node, "properties"), *name) : 0;
         bool found = own != 0;
         if (own)
@@ -101,7 +103,13 @@ static uint32_t value_rule(struct object_work *w, const struct bytes *name, uint
         uint32_t others = tree_get(&s->t, node, "additionalProperties");
         if (!found && others)
             conjunction_add(&all, others, 0);
+        evaluated |= !silent && (found || others ||
+                                 tree_kind(&s->t, tree_get(&s->t, node, "unevaluatedProperties")) ==
+                                     TREE_TRUE);
     }
+    uint32_t rest = s->unevaluated ? tree_get(&s->t, s->unevaluated, "unevaluatedProperties") : 0;
+    if (rest && !evaluated)
+        conjunction_add(&all, rest, 0);
     uint32_t e = schema_all(s, &all);
     uint32_t rule = builder_rule(s->b);
     builder_set_rule(s->b, rule, e);
@@ -243,7 +251,7 @@ static bool make_keys(struct object_work *w) {
     }
     if (rc)
         schema_fail(w->s, rc, "%s", err.text);
-    return !rc && keep_named(w, &w->rules.keys);
+    return !rc && keep_named(w, &w->rules.keys) && schema_keep_apart(w->s, &w->rules.keys);
 }
 
 /* ---- numbers of members, and which must be there ---- */
@@ -325,9 +333,10 @@ static bool is_possible(struct object_work *w) {
 
 /* Nothing is asked of objects: any will do, and keys need not be told apart. */
 static bool is_plain(struct schema *s, const conjunction *c) {
-    static const char *const ASKS[] = {"properties",    "patternProperties", "additionalProperties",
-                                       "required",      "propertyNames",     "minProperties",
-                                       "maxProperties", "dependentRequired", "dependencies"};
+    static const char *const ASKS[] = {
+        "properties",    "patternProperties",    "additionalProperties", "required",
+        "propertyNames", "minProperties",        "maxProperties",        "dependentRequired",
+        "dependencies",  "unevaluatedProperties"};
     for (size_t i = 0; i < c->count; i++)
         for (size_t k = 0; k < ARRAY_LEN(ASKS); k++)
             if (tree_get(&s->t, c->items[i].node, ASKS[k]))
@@ -338,6 +347,8 @@ static bool is_plain(struct schema *s, const conjunction *c) {
 uint32_t leaf_object(struct schema *s, const conjunction *c) {
     struct object_work w = {.s = s, .c = c};
     uint32_t e = 0;
+    if (schema_is_arguments(s, c))
+        return schema_arguments(s, c);
     if (is_plain(s, c))
         return expr_any_object(s->b);
     gather_names(&w);

@@ -188,13 +188,13 @@ uint32_t leaf_string(struct schema *s, const conjunction *c) {
     for (size_t i = 0; i < c->count; i++)
         if (!add_member(s, c->items[i].node, &d, &any))
             return expr_never(s->b);
-    if (any)
+    bool bare = schema_is_bare(s, c);
+    if (any && !bare && !(s->form && s->form->stop_count))
         return expr_string(s->b, min, max);
     dfa_release(&d);
     if (!string_dfa(s, c, &d, &any))
         return expr_never(s->b);
-    uint32_t quote = expr_text(s->b, "\"");
-    return expr_concat(s->b, (uint32_t[]){quote, expr_dfa(s->b, &d, EXPR_QUOTED), quote}, 3);
+    return bare ? schema_bare_text(s, c, any ? NULL : &d) : schema_quoted(s, any ? NULL : &d);
 }
 
 /* ---- values ---- */
@@ -238,40 +238,38 @@ static uint32_t const_container(struct schema *s, uint32_t value) {
     return schema_one(s, out);
 }
 
-uint32_t schema_const(struct schema *s, uint32_t value) {
+static uint32_t const_value(struct schema *s, uint32_t value) {
     switch (tree_kind(&s->t, value)) {
     case TREE_NULL: return expr_text(s->b, "null");
     case TREE_TRUE: return expr_text(s->b, "true");
     case TREE_FALSE: return expr_text(s->b, "false");
     case TREE_NUMBER: return const_number(s, tree_text(&s->t, value));
-    case TREE_STRING: return schema_enum(s, &value, 1);
     default: return const_container(s, value);
     }
 }
 
-uint32_t schema_enum(struct schema *s, const uint32_t *values, size_t count) {
-    VEC(uint32_t) parts = {0};
+uint32_t schema_enum(struct schema *s, const conjunction *c, const uint32_t *values, size_t count) {
+    VEC(uint32_t) terms = {0};
     VEC(struct bytes) texts = {0};
     for (size_t i = 0; i < count; i++) {
         if (tree_kind(&s->t, values[i]) == TREE_STRING) {
             vec_push(&texts, tree_text(&s->t, values[i]));
             continue;
         }
-        uint32_t e = schema_const(s, values[i]);
-        vec_push(&parts, e);
+        uint32_t e = const_value(s, values[i]);
+        vec_push(&terms, e);
     }
     if (texts.count && !s->b->failed) {
         struct dfa d;
         struct error err;
         int rc = dfa_of_texts(s->b, texts.items, texts.count, false, &d, &err);
-        uint32_t quote = expr_text(s->b, "\"");
-        uint32_t e =
-            rc ? schema_fail(s, rc, "%s", err.text)
-               : expr_concat(s->b, (uint32_t[]){quote, expr_dfa(s->b, &d, EXPR_QUOTED), quote}, 3);
-        vec_push(&parts, e);
+        uint32_t e = rc                     ? schema_fail(s, rc, "%s", err.text)
+                     : schema_is_bare(s, c) ? schema_bare_text(s, c, &d)
+                                            : schema_quoted(s, &d);
+        vec_push(&terms, e);
     }
-    uint32_t e = expr_alt(s->b, parts.items, parts.count);
-    vec_release(&parts);
+    uint32_t e = expr_alt(s->b, terms.items, terms.count);
+    vec_release(&terms);
     vec_release(&texts);
     return e;
 }

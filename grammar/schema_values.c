@@ -158,6 +158,7 @@ bool schema_text_accepted(struct schema *s, uint32_t node, uint32_t value) {
     }
     if (!asks_any(s, node, string ? OF_STRINGS : OF_NUMBERS))
         return true;
-    const struct expr x = s->b->exprs.items[test_of(s, node, string)];
+    uint32_t test = test_of(s, node, string); /* first: it moves the expressions */
+    const struct expr x = s->b->exprs.items[test];
     return x.kind == EXPR_DFA ? dfa_accepts(&s->b->dfas.items[x.a], text) : x.kind != EXPR_NEVER;
 }

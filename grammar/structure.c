@@ -1,21 +1,22 @@
 #include "grammar/structure.h"
 
-#include "base/utf8.h"
 #include "grammar/gbnf.h"
+#include "grammar/lark.h"
+#include "grammar/marks.h"
 #include "grammar/regex.h"
 #include "grammar/schema.h"
 #include "grammar/tree.h"
 
-enum { STRUCTURE_DEPTH = 24, MARKS_MAX = 256, PARTS_MAX = 4096 };
+enum { STRUCTURE_DEPTH = 24, MARKS_MAX = 256, NODES_MAX = 4096 };
 
 struct structure {
     struct builder *b;
     struct tree t;
     bool ordered;
-    uint32_t depth, parts;
+    uint32_t depth, nodes;
 };
 
-static uint32_t part(struct structure *s, uint32_t node);
+static uint32_t node_expr(struct structure *s, uint32_t node);
 
 static uint32_t fail(struct structure *s, const char *what, uint32_t node) {
     struct bytes text = node ? tree_text(&s->t, node) : bytes_str("");
@@ -53,46 +54,11 @@ static bool flag_of(struct structure *s, uint32_t node, const char *key) {
 
 /* ---- free text ---- */
 
-/* The dfa of texts that end where one of the marks comes for the first time, with its number as
- * label; free: of texts in which none of them comes. */
 static int marks_dfa(struct structure *s, const struct bytes *marks, size_t count, bool free,
                      struct dfa *out) {
-    struct nfa n = {0};
-    struct dfa d = {0};
-    *out = (struct dfa){0};
-    uint32_t start = nfa_state(&n);
-    nfa_edge(&n, start, 0, 0x10ffff, start);
-    for (size_t i = 0; i < count; i++) {
-        uint32_t at = start;
-        for (size_t k = 0; k < marks[i].len;) {
-            uint32_t cp = 0, next = nfa_state(&n);
-            k += MAX(utf8_decode(marks[i].data + k, marks[i].len - k, &cp), (size_t)1);
-            nfa_edge(&n, at, cp, cp, next);
-            at = next;
-        }
-        n.labels.items[at] = MIN(n.labels.items[at], (uint32_t)i);
-    }
-    int rc = dfa_from_nfa(&n, start, &s->b->fuel, &d, &s->b->error);
-    nfa_release(&n);
-    if (rc) {
-        s->b->failed = true;
-        return rc;
-    }
-    for (size_t i = 0; i < d.states.count; i++) {
-        struct dfa_state state = d.states.items[i];
-        bool marked = state.label != FA_NONE;
-        uint32_t first = (uint32_t)out->edges.count;
-        for (uint32_t e = 0; e < state.edge_count && !marked; e++) {
-            struct fa_edge edge = d.edges.items[state.edge_first + e];
-            if (!free || d.states.items[edge.to].label == FA_NONE)
-                vec_push(&out->edges, edge);
-        }
-        uint32_t label = free ? (marked ? FA_NONE : 0) : state.label;
-        vec_push(&out->states,
-                 ((struct dfa_state){first, (uint32_t)out->edges.count - first, label}));
-    }
-    dfa_release(&d);
-    return 0;
+    int rc = dfa_of_marks(s->b, marks, count, free, out, &s->b->error);
+    s->b->failed |= rc != 0;
+    return rc;
 }
 
 static uint32_t any_text(struct structure *s) {
@@ -120,10 +86,11 @@ static uint32_t text_until(struct structure *s, const struct bytes *marks, size_
 }
 
 /* The texts of a list, none of them empty. */
-static bool marks_of(struct structure *s, uint32_t list, struct bytes *out, size_t *count) {
+static bool marks_of(struct structure *s, uint32_t list, struct bytes *out, size_t most,
+                     size_t *count) {
     *count = 0;
     for (uint32_t v = list ? tree_first(&s->t, list) : 0; v; v = tree_next(&s->t, v)) {
-        if (tree_kind(&s->t, v) != TREE_STRING || !tree_text(&s->t, v).len || *count == MARKS_MAX) {
+        if (tree_kind(&s->t, v) != TREE_STRING || !tree_text(&s->t, v).len || *count == most) {
             (void)fail(s, "marks are no list of texts, or too many", 0);
             return false;
         }
@@ -132,27 +99,34 @@ static bool marks_of(struct structure *s, uint32_t list, struct bytes *out, size
     return true;
 }
 
-static uint32_t part_any_text(struct structure *s, uint32_t node) {
+static uint32_t node_any_text(struct structure *s, uint32_t node) {
     struct bytes marks[MARKS_MAX];
     size_t count;
-    return marks_of(s, get(s, node, "excludes"), marks, &count) ? free_text(s, marks, count) : 0;
+    return marks_of(s, get(s, node, "excludes"), marks, MARKS_MAX, &count)
+               ? free_text(s, marks, count)
+               : 0;
 }
 
-static uint32_t part_until(struct structure *s, uint32_t node) {
-    struct bytes mark;
-    if (!text_of(s, node, "value", &mark))
+static uint32_t node_until(struct structure *s, uint32_t node) {
+    struct bytes marks[MARKS_MAX];
+    size_t count;
+    if (!text_of(s, node, "value", &marks[0]))
         return 0;
-    return mark.len ? text_until(s, &mark, 1, 0) : fail(s, "mark is empty", 0);
+    if (!marks[0].len)
+        return fail(s, "mark is empty", 0);
+    if (!marks_of(s, get(s, node, "excludes"), marks + 1, MARKS_MAX - 1, &count))
+        return 0;
+    return text_until(s, marks, 1 + count, 0);
 }
 
 /* ---- leaves ---- */
 
-static uint32_t part_const(struct structure *s, uint32_t node) {
+static uint32_t node_const(struct structure *s, uint32_t node) {
     struct bytes value;
     return text_of(s, node, "value", &value) ? expr_bytes(s->b, value) : 0;
 }
 
-static uint32_t part_choice(struct structure *s, uint32_t node) {
+static uint32_t node_choice(struct structure *s, uint32_t node) {
     VEC(struct bytes) texts = {0};
     struct error err = {0};
     struct dfa d = {0};
@@ -172,7 +146,7 @@ static uint32_t part_choice(struct structure *s, uint32_t node) {
     return e;
 }
 
-static uint32_t part_token(struct structure *s, uint32_t node) {
+static uint32_t node_token(struct structure *s, uint32_t node) {
     static const uint8_t BYTE = STRUCTURE_TOKEN_BYTE;
     struct bytes value;
     if (!text_of(s, node, "value", &value))
@@ -187,18 +161,50 @@ static uint32_t of_rule(struct structure *s, uint32_t rule, const struct error *
     return builder_fail(s->b, err->code, "%s", err->text);
 }
 
-static uint32_t schema_part(struct structure *s, uint32_t schema) {
+static uint32_t schema_expr(struct structure *s, uint32_t schema) {
     struct error err = {0};
     if (!schema)
         return fail(s, "part lacks its schema", 0);
     return of_rule(s, schema_node_to_rule(s->b, &s->t, schema, s->ordered, &err), &err);
 }
 
-static uint32_t part_schema(struct structure *s, uint32_t node) {
-    return schema_part(s, get(s, node, "json_schema"));
+static uint32_t node_schema(struct structure *s, uint32_t node) {
+    return schema_expr(s, get(s, node, "json_schema"));
 }
 
-static uint32_t part_regex(struct structure *s, uint32_t node) {
+/* A member that is a part; without it, the other. */
+static uint32_t node_or_other(struct structure *s, uint32_t node, const char *key, uint32_t other) {
+    uint32_t member = get(s, node, key);
+    return member ? node_expr(s, member) : other;
+}
+
+static uint32_t node_arguments(struct structure *s, uint32_t node) {
+    struct bytes stops[MARKS_MAX];
+    struct error err = {0};
+    uint32_t empty = expr_empty(s->b), schema = get(s, node, "json_schema");
+    struct arguments_form form = {.stops = stops,
+                                  .nested = flag_of(s, node, "nested"),
+                                  .python = flag_of(s, node, "python"),
+                                  .trusts_types = flag_of(s, node, "trusts_types"),
+                                  .trims = flag_of(s, node, "trims")};
+    if (!schema)
+        return fail(s, "part lacks its schema", 0);
+    if (!marks_of(s, get(s, node, "stops"), stops, MARKS_MAX, &form.stop_count))
+        return 0;
+    form.before = node_or_other(s, node, "before", empty);
+    form.middle = node_or_other(s, node, "middle", empty);
+    form.text_middle = node_or_other(s, node, "text_middle", form.middle);
+    form.type_end = node_or_other(s, node, "type_end", FA_NONE);
+    form.after = node_or_other(s, node, "after", empty);
+    form.after_end = node_or_other(s, node, "after_end", FA_NONE);
+    form.separator = node_or_other(s, node, "separator", empty);
+    form.quote = node_or_other(s, node, "quote", empty);
+    if (s->b->failed)
+        return 0;
+    return of_rule(s, schema_arguments_to_rule(s->b, &s->t, schema, &form, &err), &err);
+}
+
+static uint32_t node_regex(struct structure *s, uint32_t node) {
     struct bytes pattern;
     struct error err = {0};
     struct dfa d;
@@ -209,11 +215,13 @@ static uint32_t part_regex(struct structure *s, uint32_t node) {
     return expr_dfa(s->b, &d, EXPR_DFA);
 }
 
-static uint32_t part_grammar(struct structure *s, uint32_t node) {
+static uint32_t node_grammar(struct structure *s, uint32_t node) {
     struct bytes text;
     struct error err = {0};
     if (!text_of(s, node, "grammar", &text))
         return 0;
+    if (lark_is_likely(text))
+        return of_rule(s, lark_to_rule(s->b, text, s->ordered, &err), &err);
     return of_rule(s, gbnf_to_rule(s->b, text, &err), &err);
 }
 
@@ -221,44 +229,44 @@ static uint32_t part_grammar(struct structure *s, uint32_t node) {
 
 typedef VEC(uint32_t) expr_vec;
 
-static bool parts_of(struct structure *s, uint32_t node, const char *key, expr_vec *out) {
+static bool terms_of(struct structure *s, uint32_t node, const char *key, expr_vec *out) {
     uint32_t list;
     if (!list_of(s, node, key, &list))
         return false;
     for (uint32_t v = tree_first(&s->t, list); v && !s->b->failed; v = tree_next(&s->t, v))
-        vec_push(out, part(s, v));
+        vec_push(out, node_expr(s, v));
     return !s->b->failed;
 }
 
-static uint32_t part_sequence(struct structure *s, uint32_t node) {
-    expr_vec parts = {0};
+static uint32_t node_sequence(struct structure *s, uint32_t node) {
+    expr_vec terms = {0};
     uint32_t e =
-        parts_of(s, node, "elements", &parts) ? expr_concat(s->b, parts.items, parts.count) : 0;
-    vec_release(&parts);
+        terms_of(s, node, "elements", &terms) ? expr_concat(s->b, terms.items, terms.count) : 0;
+    vec_release(&terms);
     return e;
 }
 
-static uint32_t part_or(struct structure *s, uint32_t node) {
-    expr_vec parts = {0};
+static uint32_t node_or(struct structure *s, uint32_t node) {
+    expr_vec terms = {0};
     uint32_t e =
-        parts_of(s, node, "elements", &parts) ? expr_alt(s->b, parts.items, parts.count) : 0;
-    vec_release(&parts);
+        terms_of(s, node, "elements", &terms) ? expr_alt(s->b, terms.items, terms.count) : 0;
+    vec_release(&terms);
     return e;
 }
 
-static uint32_t part_repeat(struct structure *s, uint32_t node, uint32_t min, uint32_t max) {
+static uint32_t node_repeat(struct structure *s, uint32_t node, uint32_t min, uint32_t max) {
     uint32_t content = get(s, node, "content");
-    return content ? expr_repeat(s->b, part(s, content), min, max)
+    return content ? expr_repeat(s->b, node_expr(s, content), min, max)
                    : fail(s, "part lacks its content", 0);
 }
-static uint32_t part_optional(struct structure *s, uint32_t node) {
-    return part_repeat(s, node, 0, 1);
+static uint32_t node_optional(struct structure *s, uint32_t node) {
+    return node_repeat(s, node, 0, 1);
 }
-static uint32_t part_plus(struct structure *s, uint32_t node) {
-    return part_repeat(s, node, 1, REPEAT_NO_END);
+static uint32_t node_plus(struct structure *s, uint32_t node) {
+    return node_repeat(s, node, 1, REPEAT_NO_END);
 }
-static uint32_t part_star(struct structure *s, uint32_t node) {
-    return part_repeat(s, node, 0, REPEAT_NO_END);
+static uint32_t node_star(struct structure *s, uint32_t node) {
+    return node_repeat(s, node, 0, REPEAT_NO_END);
 }
 
 /* ---- tags ---- */
@@ -273,7 +281,8 @@ static uint32_t tag_behind_begin(struct structure *s, uint32_t tag) {
         return fail(s, "tag needs 'begin', 'content' and 'end'", 0);
     if (tree_kind(&s->t, end) == TREE_STRING)
         ends[0] = tree_text(&s->t, end);
-    else if (tree_kind(&s->t, end) != TREE_ARRAY || !marks_of(s, end, ends, &count) || !count)
+    else if (tree_kind(&s->t, end) != TREE_ARRAY || !marks_of(s, end, ends, MARKS_MAX, &count) ||
+             !count)
         return fail(s, "tag needs an 'end'", 0);
     if (content && tree_is(&s->t, get(s, content, "type"), "any_text") && ends[0].len &&
         !get(s, content, "excludes")) {
@@ -282,7 +291,8 @@ static uint32_t tag_behind_begin(struct structure *s, uint32_t tag) {
             ways[i] = text_until(s, ends, count, (uint32_t)i);
         return expr_alt(s->b, ways, count);
     }
-    uint32_t both[] = {content ? part(s, content) : schema_part(s, schema), 0}, ways[MARKS_MAX];
+    uint32_t both[] = {content ? node_expr(s, content) : schema_expr(s, schema), 0},
+             ways[MARKS_MAX];
     for (size_t i = 0; i < count; i++)
         ways[i] = expr_bytes(s->b, ends[i]);
     both[1] = expr_alt(s->b, ways, count);
@@ -294,25 +304,25 @@ static uint32_t tag_from(struct structure *s, uint32_t tag, size_t skip) {
     struct bytes begin;
     if (!text_of(s, tag, "begin", &begin))
         return 0;
-    uint32_t parts[] = {expr_bytes(s->b, bytes_of(begin.data + skip, begin.len - skip)),
+    uint32_t terms[] = {expr_bytes(s->b, bytes_of(begin.data + skip, begin.len - skip)),
                         tag_behind_begin(s, tag)};
-    return expr_concat(s->b, parts, 2);
+    return expr_concat(s->b, terms, 2);
 }
 
-static uint32_t part_tag(struct structure *s, uint32_t node) {
+static uint32_t node_tag(struct structure *s, uint32_t node) {
     return tag_from(s, node, 0);
 }
 
 static uint32_t tag_alternatives(struct structure *s, uint32_t tags) {
     expr_vec ways = {0};
     for (uint32_t v = tree_first(&s->t, tags); v && !s->b->failed; v = tree_next(&s->t, v))
-        vec_push(&ways, part_tag(s, v));
+        vec_push(&ways, node_tag(s, v));
     uint32_t e = expr_alt(s->b, ways.items, ways.count);
     vec_release(&ways);
     return e;
 }
 
-static uint32_t part_separated(struct structure *s, uint32_t node) {
+static uint32_t node_separated(struct structure *s, uint32_t node) {
     uint32_t tags;
     struct bytes separator;
     if (!list_of(s, node, "tags", &tags) || !text_of(s, node, "separator", &separator))
@@ -349,7 +359,7 @@ static uint32_t triggered(struct structure *s, uint32_t node, uint32_t tags) {
     struct bytes triggers[MARKS_MAX];
     size_t count;
     uint32_t list;
-    if (!list_of(s, node, "triggers", &list) || !marks_of(s, list, triggers, &count))
+    if (!list_of(s, node, "triggers", &list) || !marks_of(s, list, triggers, MARKS_MAX, &count))
         return 0;
     if (!count)
         return fail(s, "list of triggers is empty", 0);
@@ -361,15 +371,15 @@ static uint32_t triggered(struct structure *s, uint32_t node, uint32_t tags) {
     return expr_concat(s->b, all, 2);
 }
 
-static uint32_t part_triggered(struct structure *s, uint32_t node) {
+static uint32_t node_triggered(struct structure *s, uint32_t node) {
     uint32_t tags;
     return list_of(s, node, "tags", &tags) ? triggered(s, node, tags) : 0;
 }
 
-static uint32_t part_structural(struct structure *s, uint32_t node) {
+static uint32_t node_structural(struct structure *s, uint32_t node) {
     uint32_t format = get(s, node, "format"), tags;
     if (format)
-        return part(s, format);
+        return node_expr(s, format);
     return list_of(s, node, "structures", &tags) ? triggered(s, node, tags) : 0;
 }
 
@@ -378,27 +388,28 @@ static uint32_t part_structural(struct structure *s, uint32_t node) {
 static const struct {
     const char *type;
     uint32_t (*make)(struct structure *s, uint32_t node);
-} PARTS[] = {
-    {"const_string", part_const},
-    {"choice", part_choice},
-    {"token", part_token},
-    {"json_schema", part_schema},
-    {"regex", part_regex},
-    {"grammar", part_grammar},
-    {"any_text", part_any_text},
-    {"until", part_until},
-    {"sequence", part_sequence},
-    {"or", part_or},
-    {"optional", part_optional},
-    {"plus", part_plus},
-    {"star", part_star},
-    {"tag", part_tag},
-    {"triggered_tags", part_triggered},
-    {"tags_with_separator", part_separated},
-    {"structural_tag", part_structural},
+} NODE_TYPES[] = {
+    {"const_string", node_const},
+    {"choice", node_choice},
+    {"token", node_token},
+    {"json_schema", node_schema},
+    {"arguments", node_arguments},
+    {"regex", node_regex},
+    {"grammar", node_grammar},
+    {"any_text", node_any_text},
+    {"until", node_until},
+    {"sequence", node_sequence},
+    {"or", node_or},
+    {"optional", node_optional},
+    {"plus", node_plus},
+    {"star", node_star},
+    {"tag", node_tag},
+    {"triggered_tags", node_triggered},
+    {"tags_with_separator", node_separated},
+    {"structural_tag", node_structural},
 };
 
-static uint32_t part(struct structure *s, uint32_t node) {
+static uint32_t node_expr(struct structure *s, uint32_t node) {
     uint32_t e = 0, type = 0;
     if (s->b->failed)
         return 0;
@@ -406,15 +417,15 @@ static uint32_t part(struct structure *s, uint32_t node) {
         type = get(s, node, "type");
     if (!type || tree_kind(&s->t, type) != TREE_STRING)
         return fail(s, "part is no object with a 'type'", 0);
-    if (s->depth >= STRUCTURE_DEPTH || s->parts >= PARTS_MAX)
+    if (s->depth >= STRUCTURE_DEPTH || s->nodes >= NODES_MAX)
         return builder_fail(s->b, ERR_LIMIT, "the structure is nested too deeply or too large");
     s->depth++;
-    s->parts++;
+    s->nodes++;
     size_t i = 0;
-    while (i < ARRAY_LEN(PARTS) && !tree_is(&s->t, type, PARTS[i].type))
+    while (i < ARRAY_LEN(NODE_TYPES) && !tree_is(&s->t, type, NODE_TYPES[i].type))
         i++;
-    if (i < ARRAY_LEN(PARTS))
-        e = PARTS[i].make(s, node);
+    if (i < ARRAY_LEN(NODE_TYPES))
+        e = NODE_TYPES[i].make(s, node);
     else
         e = builder_fail(s->b, ERR_UNSUPPORTED, "a structure's part of type '%.*s'",
                          (int)MIN(tree_text(&s->t, type).len, (size_t)40),
@@ -431,7 +442,7 @@ uint32_t structure_to_rule(struct builder *b, struct bytes text, bool ordered, s
             ? error_set(err, ERR_LIMIT, "the structure is larger than %u bytes", b->limits.bytes)
             : tree_read(&s.t, text, b->limits.depth + STRUCTURE_DEPTH, &root, err);
     if (!rc) {
-        uint32_t e = part(&s, root);
+        uint32_t e = node_expr(&s, root);
         rule = builder_rule(b);
         builder_set_rule(b, rule, e);
     }

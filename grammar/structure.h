@@ -9,10 +9,14 @@
  *   choice            "values": one of these texts
  *   token             "value": a control token, as it is spelled (vocab.h); no text matches it
  *   json_schema       "json_schema": a schema, true for any value; "style" is passed over
+ *   arguments         "json_schema" of an object, whose members are elements (schema.h). Parts:
+ *                     "before", "middle", "text_middle", "type_end", "after", "after_end",
+ *                     "separator", "quote"; a list of texts: "stops"; flags: "nested", "python",
+ *                     "trusts_types", "trims"
  *   regex             "pattern"
- *   grammar           "grammar": GBNF
+ *   grammar           "grammar": GBNF, or Lark where no line has "::="
  *   any_text          any text; "excludes": a list of what does not occur in it
- *   until             "value": any text up to and including the first time this comes
+ *   until             "value": any text up to and including the first time this comes; "excludes"
  *   sequence, or      "elements": one after the other; one of them
  *   optional, plus, star   "content", so often
  *   tag               "begin", "content", "end" (a string, or a list of which one comes)
@@ -21,7 +25,7 @@
  *   tags_with_separator   "tags", "separator", "at_least_one", "stop_after_first"
  *   structural_tag    "format": a part
  *
- * "choice", "token" and "until" are ours, the others are xgrammar's (docs/structural_tag.md). Also the older
+ * "choice", "token", "arguments" and "until" are ours, the others are xgrammar's (docs/structural_tag.md). Also the older
  * form of vLLM: {"type": "structural_tag", "structures": [{"begin", "schema", "end"}], "triggers"}.
  */
 #ifndef GRAMMAR_STRUCTURE_H

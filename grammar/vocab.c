@@ -52,7 +52,7 @@ static void trie_build(struct trie *t, struct entry *entries, size_t count) {
         for (; depth < text.len; depth++) {
             open[depth + 1] = (uint32_t)t->nodes.count;
             vec_push(&t->nodes, ((struct trie_node){0, (uint32_t)t->tokens.count, text.data[depth],
-                                                    (uint8_t)(depth + 1)}));
+                                                    (uint8_t)(depth + 1), 0}));
         }
         vec_push(&t->tokens, entries[i].token);
         last = text;
@@ -60,8 +60,8 @@ static void trie_build(struct trie *t, struct entry *entries, size_t count) {
     for (; depth > 0; depth--)
         t->nodes.items[open[depth]].end = (uint32_t)t->nodes.count;
     t->nodes.items[0].end = (uint32_t)t->nodes.count;
-    vec_push(&t->nodes,
-             ((struct trie_node){(uint32_t)t->nodes.count + 1, (uint32_t)t->tokens.count, 0, 0}));
+    vec_push(&t->nodes, ((struct trie_node){(uint32_t)t->nodes.count + 1, (uint32_t)t->tokens.count,
+                                            0, 0, 0}));
 }
 
 /* next[state][byte] of the states of a string; 0: nothing (no byte leads to STATE_STRING). */
@@ -124,6 +124,110 @@ static void read_in_strings(struct vocab *v) {
     mem_free(next);
 }
 
+/* The state behind the first byte of a character above ASCII. */
+static uint8_t text_lead(uint8_t byte) {
+    switch (byte) {
+    case 0xe0: return TEXT_E0;
+    case 0xe2: return TEXT_E2;
+    case 0xed: return TEXT_ED;
+    case 0xf0: return TEXT_F0;
+    case 0xf4: return TEXT_F4;
+    default: break;
+    }
+    if (byte < 0xc2 || byte > 0xf4)
+        return TEXT_NONE;
+    return byte < 0xe0 ? TEXT_1 : byte < 0xf0 ? TEXT_2 : TEXT_3;
+}
+
+uint8_t text_step(enum text_state state, uint8_t byte) {
+    if (state == TEXT_BEGIN && byte < 0x80)
+        return vocab_is_plain(byte) ? TEXT_BEGIN : TEXT_NONE;
+    if (state == TEXT_BEGIN)
+        return text_lead(byte);
+    if (byte < 0x80 || byte > 0xbf)
+        return TEXT_NONE;
+    switch (state) {
+    case TEXT_1: return TEXT_BEGIN;
+    case TEXT_2: return TEXT_1;
+    case TEXT_3: return TEXT_2;
+    case TEXT_E0: return byte >= 0xa0 ? TEXT_1 : TEXT_NONE;
+    case TEXT_E2: return byte == 0x80 ? TEXT_E2_80 : TEXT_1;
+    case TEXT_E2_80: return byte == 0xa8 || byte == 0xa9 ? TEXT_NONE : TEXT_BEGIN;
+    case TEXT_ED: return byte < 0xa0 ? TEXT_1 : TEXT_NONE;
+    case TEXT_F0: return byte >= 0x90 ? TEXT_2 : TEXT_NONE;
+    case TEXT_F4: return byte < 0x90 ? TEXT_2 : TEXT_NONE;
+    default: return TEXT_NONE;
+    }
+}
+
+bool vocab_is_text(struct bytes text) {
+    uint8_t state = TEXT_BEGIN;
+    for (size_t i = 0; i < text.len && state != TEXT_NONE; i++)
+        state = text_step((enum text_state)state, text.data[i]);
+    return state == TEXT_BEGIN;
+}
+
+uint32_t text_bytes_count(struct text_bytes b) {
+    return (uint32_t)(__builtin_popcount(b.bits[0]) + __builtin_popcount(b.bits[1]) +
+                      __builtin_popcount(b.bits[2]));
+}
+
+struct text_bytes text_bytes_all(void) {
+    struct text_bytes all = {{UINT32_MAX, UINT32_MAX, UINT32_MAX}};
+    text_bytes_drop(&all, TEXT_OTHER);
+    return all;
+}
+
+/* ---- what lies below a node ---- */
+
+/* What is below the node goes on from `state` as text does; the nodes behind it are known. */
+static bool is_text_below(const struct trie *t, uint32_t node, uint8_t state) {
+    const struct trie_node *nodes = t->nodes.items;
+    for (uint32_t i = node + 1; i < nodes[node].end; i = nodes[i].end) {
+        uint8_t to = text_step((enum text_state)state, nodes[i].byte);
+        bool text = to == TEXT_BEGIN ? !text_bytes_have(t->below[i], TEXT_OTHER)
+                                     : to != TEXT_NONE && is_text_below(t, i, to);
+        if (!text)
+            return false;
+    }
+    return true;
+}
+
+static void look_below(struct trie *t) {
+    struct trie_node *nodes = t->nodes.items;
+    t->below = mem_calloc(t->nodes.count, sizeof *t->below);
+    for (uint32_t n = nodes[0].end; n-- > 0;) {
+        struct text_bytes *below = &t->below[n];
+        for (uint32_t i = n + 1; i < nodes[n].end; i = nodes[i].end) {
+            for (size_t k = 0; k < ARRAY_LEN(below->bits); k++)
+                below->bits[k] |= t->below[i].bits[k];
+            text_bytes_add(below, nodes[i].byte);
+            nodes[n].height = MAX(nodes[n].height, (uint8_t)(nodes[i].height + 1));
+        }
+        /* what is no text from the middle of a character may be text from its beginning */
+        text_bytes_drop(below, TEXT_OTHER);
+        if (!is_text_below(t, n, TEXT_BEGIN))
+            text_bytes_add(below, TEXT_OTHER);
+    }
+}
+
+/* entries: all that have bytes. */
+static void build_class(struct vocab *v, struct token_class *c, const struct entry *entries,
+                        size_t count) {
+    struct entry *others = mem_calloc(count + 1, sizeof *others);
+    size_t other_count = 0;
+    c->bits = mem_calloc(v->word_count + 1, sizeof *c->bits);
+    for (size_t i = 0; i < count; i++) {
+        uint32_t id = entries[i].token.id;
+        if (vocab_is_text(entries[i].text))
+            c->bits[id / 32] |= 1u << id % 32;
+        else
+            others[other_count++] = entries[i];
+    }
+    trie_build(&c->others, others, other_count);
+    mem_free(others);
+}
+
 struct vocab *vocab_new(const struct bytes *tokens, uint32_t token_count, const uint32_t *ends,
                         uint32_t end_count) {
     struct vocab *v = mem_alloc(sizeof *v);
@@ -151,10 +255,23 @@ struct vocab *vocab_new(const struct bytes *tokens, uint32_t token_count, const 
         at += tokens[i].len;
         entries[count++] = (struct entry){.text = v->tokens[i], .token = {i, 0}};
     }
+    build_class(v, &v->texts, entries, count);
     trie_build(&v->all, entries, count);
+    look_below(&v->all);
     mem_free(entries);
     read_in_strings(v);
     return v;
+}
+
+static void trie_release(struct trie *t) {
+    vec_release(&t->nodes);
+    vec_release(&t->tokens);
+    mem_free(t->below);
+}
+
+static void class_release(struct token_class *c) {
+    mem_free(c->bits);
+    trie_release(&c->others);
 }
 
 void vocab_free(struct vocab **vocab) {
@@ -166,10 +283,9 @@ void vocab_free(struct vocab **vocab) {
     mem_free(v->text);
     mem_free(v->ends);
     mem_free(v->stay);
+    class_release(&v->texts);
     vec_release(&v->needs);
-    vec_release(&v->all.nodes);
-    vec_release(&v->all.tokens);
-    vec_release(&v->behind_string.nodes);
-    vec_release(&v->behind_string.tokens);
+    trie_release(&v->all);
+    trie_release(&v->behind_string);
     mem_free(v);
 }

@@ -7,6 +7,11 @@
  * the string after some characters and a remainder follows. The remainders are a small trie of
  * their own, walked instead of the whole vocabulary.
  *
+ * In free text and in keys that match a pattern, most tokens may come as well, but each leads on in
+ * a way of its own. Where a pattern's states show that any text may go on (STATE_TEXT), all tokens of
+ * text are told at once, and only the others are walked. And each node knows what bytes lie below it,
+ * so that a walk takes a subtree at once where all of them may come (free_text.h).
+ *
  * Control tokens and those without bytes are in neither; no grammar allows them but for the ends
  * of sequence, which a mask allows where the text may end.
  *
@@ -20,11 +25,67 @@
 
 enum { VOCAB_TOKEN_BYTES_MAX = 255 }; /* longer tokens are never allowed */
 
+/* Printable ASCII but for what JSON escapes in strings. */
+static inline bool vocab_is_plain(uint8_t byte) {
+    return byte >= 0x20 && byte < 0x7f && byte != '"' && byte != '\\';
+}
+
+/* Text: whole characters that JSON's strings have as they are and `.` of a pattern takes; no control
+ * characters, quotes, backslashes, nor U+2028 and U+2029. Read byte by byte. */
+enum text_state {
+    TEXT_BEGIN, /* between two characters */
+    TEXT_1,     /* one more byte of a character to come, two, three */
+    TEXT_2,
+    TEXT_3,
+    TEXT_E0, /* behind the first bytes whose second is bounded */
+    TEXT_E2,
+    TEXT_E2_80,
+    TEXT_ED,
+    TEXT_F0,
+    TEXT_F4,
+    TEXT_NONE,
+};
+enum { TEXT_ENDLESS = 0xffffffff };
+
+/* The state behind a byte; TEXT_NONE: it is no text. */
+uint8_t text_step(enum text_state state, uint8_t byte);
+bool vocab_is_text(struct bytes text);
+
+/* Which bytes of text: a bit for each of plain ASCII (byte - 0x20), one for all above ASCII, and one
+ * for what is no text. */
+struct text_bytes {
+    uint32_t bits[3];
+};
+enum {
+    TEXT_ABOVE_ASCII = '\\',
+    TEXT_OTHER = '"'
+}; /* these two are not plain: their bits are free */
+
+static inline uint32_t text_bit(uint8_t byte) {
+    return (byte >= 0x80 ? TEXT_ABOVE_ASCII : vocab_is_plain(byte) ? byte : TEXT_OTHER) - 0x20u;
+}
+static inline bool text_bytes_have(struct text_bytes b, uint8_t byte) {
+    return b.bits[text_bit(byte) / 32] >> text_bit(byte) % 32 & 1;
+}
+static inline void text_bytes_add(struct text_bytes *b, uint8_t byte) {
+    b->bits[text_bit(byte) / 32] |= UINT32_C(1) << text_bit(byte) % 32;
+}
+static inline void text_bytes_drop(struct text_bytes *b, uint8_t byte) {
+    b->bits[text_bit(byte) / 32] &= ~(UINT32_C(1) << text_bit(byte) % 32);
+}
+static inline bool text_bytes_within(struct text_bytes a, struct text_bytes b) {
+    return !((a.bits[0] & ~b.bits[0]) | (a.bits[1] & ~b.bits[1]) | (a.bits[2] & ~b.bits[2]));
+}
+uint32_t text_bytes_count(struct text_bytes b);
+/* All of text. */
+struct text_bytes text_bytes_all(void);
+
 /* Nodes in preorder: a node's subtree is [node + 1, end). */
 struct trie_node {
     uint32_t end;
     uint32_t token_first; /* of the tokens that end here; they reach to the next node's first */
     uint8_t byte, depth;  /* depth of the first byte: 1 */
+    uint8_t height;       /* bytes below it, of the longest token */
 };
 struct trie_token {
     uint32_t id;
@@ -33,11 +94,20 @@ struct trie_token {
 struct trie {
     VEC(struct trie_node) nodes; /* node 0: the root, without a byte; one more behind the last */
     VEC(struct trie_token) tokens;
+    struct text_bytes
+        *below; /* [nodes.count - 1]: bytes in a node's subtree, without its own; NULL:
+                                 not known */
 };
 
 /* Tokens that stay inside a string need so many more characters of its length. */
 struct vocab_need {
     uint32_t id, chars;
+};
+
+/* Tokens that are told at once where all of them may come. */
+struct token_class {
+    uint32_t *bits;     /* [word_count]: these */
+    struct trie others; /* all but these */
 };
 
 struct vocab {
@@ -47,6 +117,7 @@ struct vocab {
     uint32_t *ends; /* tokens that end a sequence */
     uint32_t end_count;
     struct trie all, behind_string;
+    struct token_class texts;     /* tokens of text (vocab_is_text) */
     uint32_t *stay;               /* [word_count]: tokens that stay inside a string */
     VEC(struct vocab_need) needs; /* of these, fewest characters first */
 };

@@ -170,6 +170,7 @@ void http_conn_free(struct http_conn *conn) {
     if (conn->user_timer)
         event_free(conn->user_timer);
     bufferevent_free(conn->bev);
+    http_tls_end(&conn->session);
     close(conn->fd);
     http_parser_release(&conn->parser);
     buf_release(&conn->body);
@@ -220,6 +221,8 @@ static void linger(struct http_conn *conn) {
         http_conn_kill(conn);
     } else if (!conn->shut) {
         conn->shut = true;
+        if (conn->session)
+            http_tls_close_notify(conn->session);
         if (shutdown(conn->fd, SHUT_WR))
             http_conn_kill(conn);
         else
@@ -367,9 +370,37 @@ static void on_writable(struct bufferevent *bev, void *arg) {
     http_conn_mark(arg);
 }
 
+static void count_handshake(enum http_handshake outcome) {
+    metric_add_label(&http_metrics[HTTP_METRIC_HANDSHAKES], (int)outcome, 1);
+}
+
+/* Before hands are shaken. Who only looks whether the port is open ends without a word. */
+static void on_handshake(struct http_conn *conn, short what) {
+    bool plain = false;
+    if (conn->state == CONN_DEAD)
+        return;
+    if (what & BEV_EVENT_CONNECTED) {
+        conn->shaken = true;
+        count_handshake(HTTP_HANDSHAKE_DONE);
+        return;
+    }
+    if (what & BEV_EVENT_ERROR) {
+        const char *why = http_tls_failure(conn->bev, &plain);
+        LOG_LIMITED(LOG_INFO, "a TLS handshake failed: %s peer=%s", why, conn->peer);
+        count_handshake(plain ? HTTP_HANDSHAKE_PLAIN : HTTP_HANDSHAKE_FAILED);
+    }
+    conn->speaks_plain = plain && conn->state == CONN_IDLE;
+    if (conn->speaks_plain)
+        http_conn_mark(conn);
+    else
+        http_conn_kill(conn);
+}
+
 static void on_event(struct bufferevent *bev, short what, void *arg) {
     struct http_conn *conn = arg;
-    if (what & BEV_EVENT_TIMEOUT)
+    if (conn->session && !conn->shaken)
+        on_handshake(conn, what);
+    else if (what & BEV_EVENT_TIMEOUT)
         http_conn_lose(conn, HTTP_CUT_WRITE_TIMEOUT);
     else if (what & BEV_EVENT_ERROR || request_runs(conn))
         http_conn_lose(conn, HTTP_CUT_CLIENT);
@@ -399,6 +430,8 @@ static void on_deadline(evutil_socket_t fd, short what, void *arg) {
     }
     bool waits =
         conn->state == CONN_HEAD ? !http_parser_at_start(&conn->parser) : conn->state == CONN_BODY;
+    if (conn->session && !conn->shaken)
+        count_handshake(HTTP_HANDSHAKE_TIMEOUT);
     if (!waits)
         http_conn_kill(conn);
     else if (drains)
@@ -422,10 +455,31 @@ static void set_up(struct http_conn *conn) {
     struct timeval write_timeout = {.tv_sec = c->write_timeout_ms / 1000,
                                     .tv_usec = (suseconds_t)(c->write_timeout_ms % 1000) * 1000};
     bufferevent_setcb(conn->bev, on_readable, on_writable, on_event, conn);
-    bufferevent_setwatermark(conn->bev, EV_READ, 0, HTTP_READ_AHEAD);
+    /* What libevent leaves inside of OpenSSL at a watermark it would not read before the client sends
+     * more, so records are taken whole and read_while_room holds the bound. */
+    bufferevent_setwatermark(conn->bev, EV_READ, 0, conn->session ? 0 : HTTP_READ_AHEAD);
     bufferevent_setwatermark(conn->bev, EV_WRITE, c->low_water, 0);
     bufferevent_set_timeouts(conn->bev, NULL, &write_timeout);
     bufferevent_enable(conn->bev, EV_READ);
+}
+
+void http_conn_refuse_plain(struct http_conn *conn) {
+    conn->speaks_plain = false;
+    if (conn->state != CONN_IDLE)
+        return;
+    bufferevent_free(conn->bev);
+    http_tls_end(&conn->session);
+    conn->bev = bufferevent_socket_new(conn->thread->base, conn->fd, 0);
+    CHECK(conn->bev);
+    set_up(conn);
+    http_conn_reject(conn, 400, "this port speaks TLS: the address begins with https://");
+}
+
+static struct bufferevent *new_bufferevent(struct http_conn *conn) {
+    struct http_thread *thread = conn->thread;
+    struct http_tls *tls = thread->server->config.tls;
+    return tls ? http_tls_accept(tls, thread->base, conn->fd, &conn->session)
+               : bufferevent_socket_new(thread->base, conn->fd, 0);
 }
 
 void http_conn_new(struct http_thread *thread, int fd, const char *peer, uint32_t address,
@@ -436,7 +490,7 @@ void http_conn_new(struct http_thread *thread, int fd, const char *peer, uint32_
     conn->refused = refused;
     conn->fd = fd;
     memcpy(conn->peer, peer, sizeof conn->peer);
-    conn->bev = bufferevent_socket_new(thread->base, fd, 0);
+    conn->bev = new_bufferevent(conn);
     conn->deadline = evtimer_new(thread->base, on_deadline, conn);
     CHECK(conn->bev && conn->deadline);
     buf_init(&conn->body, 0);

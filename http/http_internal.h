@@ -13,6 +13,7 @@
 #include "http/http_parse.h"
 #include "http/http_server.h"
 #include "http/http_share.h"
+#include "http/http_tls_internal.h"
 
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
@@ -56,6 +57,9 @@ struct http_conn {
     enum http_cut cut;
     int fd;
     struct bufferevent *bev;
+    struct ssl_st *session; /* of TLS; NULL: plain */
+    bool shaken;            /* TLS: hands are shaken */
+    bool speaks_plain;      /* a client of http:// at a port of TLS: it only gets a 400 */
     struct event *deadline, *user_timer; /* user_timer: NULL until used */
     struct http_parser parser;
     struct buf body;  /* of the request */
@@ -123,6 +127,8 @@ void http_conn_drain(struct http_conn *conn); /* ends it if it is between reques
 void http_conn_flushed(
     /* after sending: close, tell of drained output, or go on with the input */
     struct http_conn *conn);
+/* Leaves TLS, to tell a client that speaks plain HTTP of its mistake. */
+void http_conn_refuse_plain(struct http_conn *conn);
 /* Frees a DEAD connection that is on no list. */
 void http_conn_free(struct http_conn *conn);
 void http_conn_begin_stream(struct http_conn *conn); /* HANDLING to STREAMING; the head is in out */

@@ -32,6 +32,11 @@ struct metric http_metrics[HTTP_METRIC_COUNT] = {
     [HTTP_METRIC_BODY_BYTES] = {.name = "trireme_http_body_bytes",
                                 .kind = METRIC_GAUGE,
                                 .help = "Bytes of request bodies held in memory."},
+    [HTTP_METRIC_HANDSHAKES] = {.name = "trireme_http_tls_handshakes_total",
+                                .kind = METRIC_COUNTER,
+                                .help = "TLS handshakes that ended, by outcome.",
+                                .label = "outcome",
+                                .label_values = "done|failed|timeout|plain"},
     [HTTP_METRIC_POSTS_FULL] =
         {.name = "trireme_http_posts_full_total",
          .kind = METRIC_COUNTER,

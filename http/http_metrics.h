@@ -15,8 +15,15 @@ enum http_metric {
     HTTP_METRIC_BYTES,       /* in | out */
     HTTP_METRIC_CUT,         /* why a connection was cut: see enum http_cut */
     HTTP_METRIC_BODY_BYTES,  /* gauge: request bodies held now */
+    HTTP_METRIC_HANDSHAKES,  /* of TLS: see enum http_handshake */
     HTTP_METRIC_POSTS_FULL,  /* http_thread_post refused */
     HTTP_METRIC_COUNT
+};
+enum http_handshake {
+    HTTP_HANDSHAKE_DONE,
+    HTTP_HANDSHAKE_FAILED,
+    HTTP_HANDSHAKE_TIMEOUT,
+    HTTP_HANDSHAKE_PLAIN /* the client spoke HTTP without TLS */
 };
 enum http_cut {
     HTTP_CUT_CLIENT,

@@ -3,7 +3,8 @@
  *
  * Sending at once, without waiting for EPOLLOUT, saves two epoll_ctl calls and a turn for nearly
  * every write of a stream. Only what the kernel refuses goes into the bufferevent's output, which
- * then owns the order: while it holds something, all goes through it.
+ * then owns the order: while it holds something, all goes through it. TLS is the bufferevent's alone,
+ * which encrypts and sends at once, too.
  */
 #include "http/http_internal.h"
 
@@ -41,7 +42,7 @@ static void keep_small(struct buf *b) {
 /* Bytes the kernel took at once; -1 when the connection is broken. */
 static ssize_t send_now(struct http_conn *conn) {
     ssize_t sent;
-    if (evbuffer_get_length(bufferevent_get_output(conn->bev)))
+    if (conn->session || evbuffer_get_length(bufferevent_get_output(conn->bev)))
         return 0;
     do
         sent = send(conn->fd, conn->out.data, conn->out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -80,6 +81,8 @@ static void flush_one(struct http_conn *conn) {
         http_conn_free(conn);
         return;
     }
+    if (conn->speaks_plain)
+        http_conn_refuse_plain(conn);
     http_conn_send(conn);
     if (conn->broken) {
         http_conn_lose(conn, conn->cut);

@@ -225,16 +225,20 @@ static bool is_id_byte(uint8_t c) {
            (c != 0 && strchr("-._~:/+=@", c));
 }
 
+bool http_is_request_id(struct bytes id) {
+    bool ok = id.len > 0 && id.len <= HTTP_REQUEST_ID_MAX;
+    for (size_t i = 0; i < id.len && ok; i++)
+        ok = is_id_byte(id.data[i]);
+    return ok;
+}
+
 void http_conn_take_head(struct http_conn *conn) {
     struct http_request *req = &conn->req;
     req->headers = conn->parser.headers.items;
     req->header_count = (uint32_t)conn->parser.headers.count;
     struct bytes id = http_request_header(req, "X-Request-Id");
-    if (id.len == 0 || id.len > HTTP_REQUEST_ID_MAX)
+    if (!http_is_request_id(id))
         return;
-    for (size_t i = 0; i < id.len; i++)
-        if (!is_id_byte(id.data[i]))
-            return;
     memcpy(req->id, id.data, id.len);
     req->id[id.len] = 0;
     req->id_given = true;

@@ -150,7 +150,7 @@ static void on_wake(evutil_socket_t fd, short what, void *arg) {
     struct http_thread *thread = arg;
     uint64_t count;
     if (read(fd, &count, sizeof count) < 0 && errno != EAGAIN)
-        log_warn("cannot read an eventfd: errno=%d", errno);
+        LOG_LIMITED(LOG_WARN, "cannot read an eventfd: errno=%d", errno);
     run_posts(thread, false);
     if (atomic_load(&thread->stopping))
         event_base_loopbreak(thread->base);
@@ -208,7 +208,9 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     struct http_server *server = arg;
     uint32_t address = address_holder(server, addr);
     bool refused = !http_share_allows(&server->connections, address, 1);
-    bool answered = !refused || atomic_load(&server->refused_count) < REFUSED_MAX;
+    /* a handshake is more than a stranger past the bounds is worth */
+    bool may_answer = !server->config.tls && atomic_load(&server->refused_count) < REFUSED_MAX;
+    bool answered = !refused || may_answer;
     int one = 1, unsent = UNSENT_MAX_BYTES;
     metric_add(&http_metrics[refused ? HTTP_METRIC_REFUSED : HTTP_METRIC_ACCEPTED], 1);
     if (answered) {
@@ -401,9 +403,6 @@ int http_server_start(struct http_server *server, struct error *err) {
 
 uint16_t http_server_port(const struct http_server *server) {
     return server->port;
-}
-int http_server_thread_count(const struct http_server *server) {
-    return server->config.thread_count;
 }
 uint32_t http_server_connection_count(const struct http_server *server) {
     return atomic_load(&((struct http_server *)(uintptr_t)server)->connection_count);

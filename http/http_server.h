@@ -82,7 +82,11 @@ struct http_watch {
     void (*on_timer)(void *ctx, struct http_request *req);   /* see http_request_set_timer */
 };
 
+struct http_tls;
+
 struct http_config {
+    /* speak TLS with this certificate (http_tls.h); borrowed until http_server_free. NULL: plain */
+    struct http_tls *tls;
     const char *host; /* "127.0.0.1", "::", "localhost", ...; NULL: 127.0.0.1 */
     uint16_t port;    /* 0: any free one, see http_server_port */
     /* SO_REUSEPORT: several processes of this user listen on it, the kernel spreads connections */
@@ -147,7 +151,6 @@ MUST_CHECK struct http_server *http_server_new(const struct http_config *config,
 /* Starts the event threads. Once. */
 MUST_CHECK int http_server_start(struct http_server *server, struct error *err);
 uint16_t http_server_port(const struct http_server *server); /* the bound one */
-int http_server_thread_count(const struct http_server *server);
 /* Open connections, the lingering ones among them. */
 uint32_t http_server_connection_count(const struct http_server *server);
 /* Stops accepting, closes idle connections, lets running requests finish (their responses say
@@ -174,6 +177,8 @@ struct bytes http_request_header(const struct http_request *req, const char *nam
  * X-Request-Id when that is of 1 to HTTP_REQUEST_ID_MAX letters, digits and "-._~:/+=@", else what
  * http_request_set_id said, else 32 hex digits, drawn by the first call. */
 const char *http_request_id(struct http_request *req);
+/* Whether a client may call its request so. */
+bool http_is_request_id(struct bytes id);
 /* Names a request whose client has not (copied; HTTP_REQUEST_ID_MAX bytes at most); before its
  * response. */
 void http_request_set_id(struct http_request *req, const char *id);

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "kernels/cpu/cpu.h"
+#include "kernels/integer_groups.h"
 #include "kernels/integers.h"
 
 enum { KINDS_MAX = 4 };
@@ -74,10 +75,15 @@ uint64_t device_memory_available(struct device *dev) {
 }
 
 enum compute_type device_compute(const struct device *dev, const struct matrix *w) {
-    bool integers = dev->compute & COMPUTE_INT8, bf16 = dev->compute & COMPUTE_BF16;
+    bool integers = dev->compute & COMPUTE_INT8, bf16 = dev->compute & COMPUTE_BF16,
+         groups = dev->compute & COMPUTE_INT8_GROUPS;
     for (uint32_t i = 0; i < w->segment_count; i++) {
+        groups = groups && segment_has_groups(w, &w->segments[i]);
         integers = integers && segment_has_integers(w, &w->segments[i]);
-        bf16 = bf16 && segment_type(w, &w->segments[i]) == STORAGE_BF16;
+        enum storage_type type = segment_type(w, &w->segments[i]);
+        bf16 = bf16 && (type == STORAGE_BF16 || (dev->bf16_of_blocks && !storage_is_plain(type)));
     }
+    if (groups)
+        return COMPUTE_INT8_GROUPS;
     return integers ? COMPUTE_INT8 : bf16 ? COMPUTE_BF16 : COMPUTE_F32;
 }

@@ -89,15 +89,23 @@ struct device {
     enum device_class kind;
     char name[64]; /* "Intel Xeon ..." */
     char isa[40];  /* "avx512"; what decides bits: part of the fingerprint */
+    char attention
+        [8]; /* what keys and queries become: "f32", "bf16"; "": as isa; decides bits, too */
+    /* Names the order that ops->pack makes: equal names, equal bytes, in one build of the program. */
+    char packed_order[64];
     uint32_t thread_count;
     uint64_t memory_bytes;             /* total, for the memory plan */
     enum storage_type activation_type; /* of every activation buffer: f32 on the CPU */
     /* of products with weights that allow it (device_compute) */
     enum compute_type compute;
+    bool bf16_of_blocks;   /* compute bf16 takes all types of fewer than 16 bits too */
     bool in_order_at_once; /* work is done when the call returns */
     /* which of this machine's GPUs: no two have the same; 0: not a GPU */
     uint64_t unit;
+    /* rows of a step with which products are as fast as they get; a worker's default */
+    uint32_t step_tokens;
 };
+enum { DEVICE_STEP_TOKENS = 512 }; /* of a CPU */
 
 /* A stream, an event and a graph begin with their device, so that the calls below find it. */
 struct stream {

@@ -8,6 +8,9 @@ if(TRIREME_SANITIZE STREQUAL "address" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
   # GCC 12 stores vectors to such frames as if they were aligned to 64 bytes, which they are not (GCC bug 110027).
   list(APPEND KERNEL_FLAGS --param=asan-use-after-return=0)
 endif()
+if(TRIREME_FUZZ) # what is fuzzed lies above the kernels, which clang takes minutes to instrument
+  list(APPEND KERNEL_FLAGS -fno-sanitize=all)
+endif()
 set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/isa_scalar.c PROPERTIES COMPILE_OPTIONS "${KERNEL_FLAGS}")
 foreach(variant int8_plain int8_plain_wide bf16_plain) # their vectors pass from function to function only where those are inlined
   set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/${variant}.c PROPERTIES COMPILE_OPTIONS "${KERNEL_FLAGS};-Wno-psabi")
@@ -29,13 +32,17 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/bf16_${CMAKE_MATCH_1}.c PROPERTIES
       COMPILE_OPTIONS "${KERNEL_FLAGS};${CMAKE_MATCH_2}")
   endforeach()
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/tile_product.c PROPERTIES
+    COMPILE_OPTIONS "${KERNEL_FLAGS};${AVX512_FLAGS};-mavx512bf16;-mavx512vbmi;-mavx512vbmi2;-mamx-tile;-mamx-bf16")
+  set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/group_product.c PROPERTIES
+    COMPILE_OPTIONS "${KERNEL_FLAGS};${AVX512_FLAGS};-mavx512vbmi;-mavx512vnni;-mamx-tile;-mamx-int8")
   set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/isa_avx512.c PROPERTIES
     COMPILE_OPTIONS "${KERNEL_FLAGS};-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mfma;-mf16c;-mprefer-vector-width=512")
   set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/isa_amx.c PROPERTIES
-    COMPILE_OPTIONS "${KERNEL_FLAGS};-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mfma;-mf16c;-mprefer-vector-width=512;-mamx-tile;-mamx-bf16")
+    COMPILE_OPTIONS "${KERNEL_FLAGS};-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mfma;-mf16c;-mprefer-vector-width=512")
   list(FILTER FOLDER_SOURCES EXCLUDE REGEX "/cpu/isa_neon\\.c$")
 else()
-  list(FILTER FOLDER_SOURCES EXCLUDE REGEX "/cpu/(isa_(avx2|avx512|amx)|int8_(avx2|avx_vnni|avx512|vnni|amx)|bf16_(avx2|avx512|avx512_bf16))\\.c$")
+  list(FILTER FOLDER_SOURCES EXCLUDE REGEX "/cpu/(tile_product|group_product|isa_(avx2|avx512|amx)|int8_(avx2|avx_vnni|avx512|vnni|amx)|bf16_(avx2|avx512|avx512_bf16))\\.c$")
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
     set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/isa_neon.c PROPERTIES COMPILE_OPTIONS "${KERNEL_FLAGS}")
   else()

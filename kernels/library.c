@@ -4,6 +4,19 @@
 #include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
+
+/* The folder above that of this program's file, or "": where a Python environment has its lib/. */
+static const char *own_prefix(char *out, size_t out_max) {
+    ssize_t len = readlink("/proc/self/exe", out, out_max - 1);
+    out[MAX(len, 0)] = 0;
+    for (int i = 0; i < 2; i++) {
+        char *slash = strrchr(out, '/');
+        if (slash)
+            *slash = 0;
+    }
+    return out;
+}
 
 static void *open_pattern(const char *pattern, char *path, size_t path_max) {
     glob_t found = {0};
@@ -19,9 +32,10 @@ static void *open_pattern(const char *pattern, char *path, size_t path_max) {
 
 void *library_open(const char *given, const char *file, const char *folder, char *path,
                    size_t path_max) {
-    char pattern[4096], tried[4096];
+    char pattern[4096], tried[4096], prefix[4096];
     const char *cuda = getenv("CUDA_HOME"), *venv = getenv("VIRTUAL_ENV");
-    const char *const places[] = {venv ? venv : "", "/usr/local", "/usr"};
+    const char *const places[] = {venv ? venv : "", own_prefix(prefix, sizeof prefix), "/usr/local",
+                                  "/usr"};
     snprintf(path, path_max, "%s", given && *given ? given : file);
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (library || (given && *given))
@@ -35,15 +49,4 @@ void *library_open(const char *given, const char *file, const char *folder, char
     if (library)
         snprintf(path, path_max, "%s", tried);
     return library;
-}
-
-int library_symbols(void *library, const char *path, const struct library_symbol *symbols,
-                    size_t count, void *calls, struct error *err) {
-    for (size_t i = 0; i < count; i++) {
-        void *symbol = dlsym(library, symbols[i].name);
-        if (!symbol)
-            return error_set(err, ERR_UNSUPPORTED, "'%s' has no %s", path, symbols[i].name);
-        memcpy((char *)calls + symbols[i].at, &symbol, sizeof symbol);
-    }
-    return 0;
 }

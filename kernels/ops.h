@@ -31,6 +31,7 @@
 #include "kernels/ops_latent.h"
 #include "kernels/ops_rows.h"
 #include "kernels/ops_state.h"
+#include "kernels/sample_rules.h"
 
 enum { ROW_NONE = UINT32_MAX };
 #define PACKED_IN_PLACE SIZE_MAX
@@ -39,7 +40,7 @@ enum { SLOT_STOPS_MAX = 64, SLOT_BIAS_MAX = 1024, SAMPLE_TOP_MAX = 32 };
 /* ---- slots ---- */
 
 /* One sequence as the device sees it. The host writes it whole at admission (stream_copy_in);
- * afterwards only prepare and sample change the first three fields. */
+ * afterwards only prepare and sample change the first three fields, and the rules' state. */
 struct slot_state {
     uint32_t active;         /* admitted and not ended */
     uint32_t token_count;    /* known tokens */
@@ -54,7 +55,8 @@ struct slot_state {
     float top_p, min_p;
     float top_n_sigma; /* 0: off */
     float repetition_penalty, presence_penalty, frequency_penalty;
-    int32_t logprobs; /* -1: none; k: chosen and k best */
+    int32_t logprobs;          /* -1: none; k: chosen and k best */
+    struct sample_rules rules; /* sample changes its state */
     uint32_t stop_count, bias_count;
     uint32_t stops[SLOT_STOPS_MAX];
 };
@@ -70,6 +72,9 @@ struct slot_table {
     uint32_t *blocks;
     uint32_t *bias_ids; /* [slot_count, SLOT_BIAS_MAX] */
     float *bias_values; /* the same */
+    /* [slot_count, (V + 31) / 32]: bits of the tokens that dry's repetitions end at, of slots that
+     * have it */
+    uint32_t *breakers;
 };
 
 /* ---- a step's rows ---- */
@@ -134,14 +139,18 @@ struct op_rmsnorm {
 /* out[t, n] = sum_k x[t, k] * w[n, k] + bias[n], or, where w->compute is int8, what
  * kernels/integers.h says. x: act [rows, cols of w]; out: act, or f32 where
  * out_f32, [rows, out_stride], the first `rows of w` of each written. class_rows: the first so many
- * rows are output class. */
+ * rows are output class.
+ *
+ * gated: y as above, rounded to act; out[t, i] = f(y[t, i]) * y[t, rows of w / 2 + i], act: what
+ * act_mul makes of y, bit for bit. Where w->gated, and only there. */
 struct op_linear {
     void *out;
     const void *x;
     const struct matrix *w;
     uint32_t rows, class_rows;
-    uint32_t out_stride; /* elements; >= w->rows */
+    uint32_t out_stride; /* elements; >= w->rows, or half of them */
     bool out_f32;        /* logits */
+    int gated;           /* enum activation; 0: not */
 };
 
 /* Angles of a step, once for all layers with the same rotary table: out[t, i] = {cos,
@@ -187,7 +196,7 @@ struct op_rope_kv {
 };
 
 /* out[t, h, :] = sum_j softmax_j(s(scale * q[t, h] . k[j])) v[j], j over positions 0 ..
- * positions[t] (window: the last `window` of them; chunk: those of its own chunk, from positions[t]
+ * positions[t], or last[t] (window: the last `window` of them; chunk: those of its own chunk, from positions[t]
  * / chunk * chunk on) of the row's slot. sinks: a score of each head that takes part in the softmax
  * and has no value. q: qkv as above; out: act [T, H * D]. KV is cut at fixed absolute positions
  * (multiples of ATTENTION_SPLIT); each split has its own maximum and sums, splits are combined in
@@ -204,6 +213,10 @@ struct op_attention {
     uint32_t window; /* 0: none */
     uint32_t chunk;  /* 0: none */
     float scale;
+    /* [T] or NULL: row t sees positions up to last[t], at least its own, of which all are in the
+     * cache; rows of a slot never see less than the one before. Not with slopes, nor for rows of
+     * output class */
+    const uint32_t *last;
     const float *sinks;  /* f32 [H], or NULL */
     float soft_cap;      /* 0: none */
     const float *slopes; /* f32 [H], or NULL */
@@ -268,10 +281,11 @@ struct op_kv_copy {
  *   a. logprobs, where asked for: log softmax of the logits as they are here.
  *   b. any logit NaN or +inf, or none above -inf: status SAMPLE_NONFINITE; the slot ends, no token.
  *   c. repetition: for each id in the history once: l = l > 0 ? l / r : l * r.
- *      output counts c: l -= c * frequency + (c > 0) * presence.
+ *      output counts c: l -= c * frequency + (c > 0) * presence. Both look back at
+ *      rules.penalty_window tokens. dry: sample_rules.h.
  *      bias: l += bias. Each step rounds to f32.
  *   d. stop tokens are -inf while token_count < min_total; ids whose mask bit is 0 are -inf.
- *   e. temperature 0: argmax (lowest id among equals).
+ *   e. temperature 0 and no chain: argmax (lowest id among equals).
  *   f. else z = (l - max l) / temperature; p = exp(z). Kept are the ids with
  *      top_n_sigma: z >= -(float)(top_n_sigma * s) / temperature, s the standard deviation of the
  *      logits above -inf before the temperature: of d = floor(min(max l - l, 2048) * 512), whose
@@ -282,6 +296,8 @@ struct op_kv_copy {
  *      min_p: p >= min_p.
  *      Integer sums do not depend on order, so thresholds are the same however the vocabulary is
  *      cut.
+ *      Where the slot's rules ask for more, or for another order, the chain of sample_rules.h is
+ *      in place of this; its sums depend on the device.
  *   g. argmax over the kept of z + gumbel(id) (philox.h; lowest id among equals).
  * The token is appended to the slot: token_count += 1. A stop token or token_count == max_total
  * ends the slot (active = 0). If after b, d nothing is left (a mask of zeros): SAMPLE_NONFINITE.
@@ -304,6 +320,7 @@ struct sample_out {
     uint32_t *top_counts;
     uint32_t *top_ids;   /* [R, SAMPLE_TOP_MAX] best first, lowest id among equals */
     float *top_logprobs; /* [R, SAMPLE_TOP_MAX] */
+    float *states;       /* [R] of rules that steer, behind the token; 0 where none does; or NULL */
 };
 enum { SAMPLE_NO_LOGPROBS = UINT32_MAX };
 
@@ -352,6 +369,9 @@ struct ops {
      * matrices of linear and expert_linear (never in place) whose compute is set. */
     size_t (*packed_bytes)(const struct device *dev, const struct matrix *w, uint32_t segment);
     void (*pack)(struct stream *s, const struct matrix *w, uint32_t segment, void *out);
+    /* Whether linear can multiply the halves of a matrix that is not packed yet, by this activation
+     * of the first (op_linear.gated). NULL: never. */
+    bool (*gates)(const struct device *dev, const struct matrix *w, enum activation activation);
 
     /* Bytes of one layer in one block of a cache; a multiple of 64. */
     size_t (*kv_layer_bytes)(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads,

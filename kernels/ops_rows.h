@@ -78,6 +78,16 @@ struct op_finish_logits {
     float scale, soft_cap;
 };
 
+/* x[i] = addends[0, i] + addends[1, i] + ..., in this order in f32, rounded once; x: act [count], or f32
+ * where f32; addends: [addend_count, count] of the same type. */
+struct op_sum_addends {
+    void *x;
+    const void *addends;
+    uint32_t addend_count;
+    size_t count;
+    bool f32;
+};
+
 struct row_ops {
     void (*layernorm)(struct stream *s, const struct op_layernorm *a);
     void (*head_norm)(struct stream *s, const struct op_head_norm *a);
@@ -86,6 +96,7 @@ struct row_ops {
     void (*add_positions)(struct stream *s, const struct op_add_positions *a);
     void (*clamp)(struct stream *s, const struct op_clamp *a);
     void (*finish_logits)(struct stream *s, const struct op_finish_logits *a);
+    void (*sum_addends)(struct stream *s, const struct op_sum_addends *a);
 };
 
 extern const struct row_ops ref_row_ops;

@@ -14,7 +14,7 @@
 
 #include "base/base.h"
 
-enum noise_purpose { NOISE_SAMPLE = 0 };
+enum noise_purpose { NOISE_SAMPLE = 0, NOISE_XTC = 1 };
 
 #define PHILOX_M0 0xD2511F53u
 #define PHILOX_M1 0xCD9E8D57u

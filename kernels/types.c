@@ -12,8 +12,9 @@ static const struct {
 };
 
 const char *compute_name(enum compute_type type) {
-    static const char *const NAMES[] = {"f32", "int8", "bf16", "int8+bf16"};
-    return NAMES[type & COMPUTE_BOTH];
+    static const char *const NAMES[] = {"f32",      "int8",          "bf16",          "int8+bf16",
+                                        "int8x128", "int8x128+int8", "int8x128+bf16", "all"};
+    return NAMES[type & 7];
 }
 
 const char *storage_name(enum storage_type type) {

@@ -91,10 +91,11 @@ static inline bool storage_is_scaled(enum storage_type type) {
 enum compute_type {
     COMPUTE_F32 = 0,
     COMPUTE_INT8 = 1, /* integers of 8 bits with a scale for each 32 (kernels/integers.h) */
-    COMPUTE_BF16 = 2, /* bf16, for weights in bf16 (kernels/cpu/bf16.h) */
-    COMPUTE_BOTH = 3  /* of a device: each for the weights that allow it */
-};
-/* "f32", "int8", "bf16", "int8+bf16" */
+    COMPUTE_BF16 =
+        2, /* bf16, for weights in bf16 (kernels/cpu/bf16.h; tile_product.h: other types) */
+    COMPUTE_INT8_GROUPS = 4 /* ... with a scale for each 128 (kernels/integer_groups.h) */
+};                          /* of a device a set: each for the weights that allow it */
+/* "f32", "int8", "bf16", "int8x128", or several: "int8+bf16" */
 const char *compute_name(enum compute_type type);
 
 enum { MATRIX_SEGMENTS_MAX = 3 };
@@ -123,6 +124,9 @@ struct matrix {
     uint32_t segment_count;
     struct matrix_segment segments[MATRIX_SEGMENTS_MAX];
     const float *bias; /* device memory, [rows] f32, or NULL */
+    /* Its first half of rows is a gate for the other, and only linear reads it, with op_linear.gated:
+     * set before ops->pack, which may put rows of both halves beside each other (ops->gates). */
+    bool gated;
 };
 
 /* The type of a segment of w. */

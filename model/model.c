@@ -1,9 +1,13 @@
 #include "model/model.h"
 
+#include <sys/stat.h>
+
 #include "base/buf.h"
+#include "base/cache_folder.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "model/load/loader_quantized.h"
+#include "model/load/packed_file.h"
 #include "model/load/storage_map.h"
 #include "model/read/gguf_model.h"
 #include "model/read/oxidizr.h"
@@ -121,6 +125,41 @@ int model_check_layers_on_gpu(uint32_t wanted, uint32_t layer_count, struct erro
         wanted, layer_count, layer_count);
 }
 
+/* Of the files that stand behind the model, as a person would tell them apart. */
+static void hash_files(struct hasher *h, const struct safetensors *files) {
+    for (size_t i = 0; i < files->file_count; i++) {
+        struct stat st = {0};
+        (void)!stat(files->files[i].path, &st);
+        uint64_t what[] = {(uint64_t)st.st_dev, (uint64_t)st.st_ino, (uint64_t)st.st_size,
+                           (uint64_t)st.st_mtim.tv_sec, (uint64_t)st.st_mtim.tv_nsec};
+        hasher_add(h, what, sizeof what);
+    }
+}
+
+/* Packed weights of an earlier start, where such are kept. */
+static void open_packed(struct model *m, const struct model_options *o) {
+    struct u128 build = program_build();
+    if (!o->packed_folder || m->dev->kind != DEVICE_CPU || u128_is_zero(build))
+        return;
+    struct hasher *h = hasher_new();
+    hasher_add(h, &m->revision, sizeof m->revision);
+    hash_files(h, &m->files);
+    hasher_add(h, &m->shard, sizeof m->shard);
+    hasher_add(h, &o->quantize, sizeof o->quantize);
+    hasher_add(h, &m->dev->compute, sizeof m->dev->compute);
+    hasher_add(h, m->dev->isa, strlen(m->dev->isa) + 1);
+    hasher_add(h, m->dev->packed_order, strlen(m->dev->packed_order) + 1);
+    struct packed_file_config config = {.folder = o->packed_folder,
+                                        .source = hasher_end(h),
+                                        .bytes_least = o->packed_least,
+                                        .bytes_most = o->packed_most,
+                                        .thread_count = (int)m->dev->thread_count};
+    hasher_add(h, &build, sizeof build);
+    config.key = hasher_end(h);
+    hasher_free(&h);
+    m->packed = packed_file_open(&config);
+}
+
 int model_open(struct model *model, const struct model_options *options, struct device *dev,
                struct stream *stream, struct error *err) {
     struct buf config;
@@ -141,14 +180,17 @@ int model_open(struct model *model, const struct model_options *options, struct 
         model->shard.block = block_of(&model->files);
     if (!rc && shard)
         rc = shard_spec(shard, &model->spec, &all_layers, err);
-    if (!rc)
-        rc = weights_load(&model->weights, &whole, shard, &model->files, dev, stream,
+    if (!rc) {
+        model->revision = model_revision(buf_bytes(&config), &model->files);
+        open_packed(model, options);
+        rc = weights_load(&model->weights, &whole, shard, &model->files, dev, stream, model->packed,
                           options->progress, options->progress_ctx, err);
+    }
     mem_free(all_layers);
     if (!rc)
         rc = make_rope_tables(model, stream, err);
-    if (!rc)
-        model->revision = model_revision(buf_bytes(&config), &model->files);
+    if (!rc && model->packed)
+        packed_file_keep(model->packed);
     buf_release(&config);
     if (rc)
         model_close(model);
@@ -158,6 +200,7 @@ int model_open(struct model *model, const struct model_options *options, struct 
 void model_close(struct model *m) {
     for (int i = 0; i < SPEC_ROPES_MAX; i++)
         device_free(m->dev, m->inv_freq[i]);
+    packed_file_free(&m->packed); /* it reads weights while it writes */
     weights_release(&m->weights);
     safetensors_close(&m->files);
     quantized_close(&m->quantized);
@@ -265,7 +308,8 @@ int memory_plan_make(struct memory_plan *plan, const struct model *model,
     *plan = (struct memory_plan){
         .weight_bytes = model->weights.byte_count,
         .activation_bytes = forward_bytes(model, request->max_step_tokens, request->max_context),
-        .slot_bytes = slots_bytes(request->slot_count, request->max_context, kv)};
+        .slot_bytes =
+            slots_bytes(request->slot_count, request->max_context, model->spec.vocab, kv)};
     uint64_t buffers = plan->activation_bytes + plan->slot_bytes, left = request->memory_free;
     if (left)
         left = left > buffers ? left - buffers : 1;

@@ -18,6 +18,7 @@ struct model {
     struct model_weights weights;
     struct safetensors files;        /* mapped while the model is open */
     struct quantized quantized;      /* what some of its tensors point into */
+    struct packed_file *packed;      /* what the weights' packed segments may lie in; NULL: none */
     float *inv_freq[SPEC_ROPES_MAX]; /* device memory, [dims / 2]; NULL for ROPE_NONE */
     struct u128 revision;            /* of weights and config; see model_revision */
 };
@@ -33,6 +34,11 @@ struct model_options {
     uint32_t layers_on_gpu;
     weights_progress_fn progress; /* of quantize, then of loading; NULL: nobody asks */
     void *progress_ctx;
+    /* A folder that is there, where weights in the order of the CPU's kernels are kept
+     * (packed_file.h); NULL: nowhere. Of a model, fewer bytes than packed_least are not kept, and of
+     * all models no more than packed_most. */
+    const char *packed_folder;
+    uint64_t packed_least, packed_most;
 };
 
 /* Reads config and tensors and loads them to dev by way of stream. dev outlives the model. ERR_*
@@ -45,7 +51,7 @@ MUST_CHECK int model_open(struct model *model, const struct model_options *optio
 MUST_CHECK int model_open_files(struct model *model, const struct model_options *options,
                                 struct buf *config, struct error *err);
 /* Values of other servers' -dev. */
-#define DEVICE_ALIAS_WORDS "auto=auto none=cpu cpu=cpu cuda=cuda CUDA0=cuda"
+#define DEVICE_ALIAS_WORDS "auto=auto none=cpu cpu=cpu cuda=cuda cuda:0=cuda CUDA0=cuda"
 /* Of --layers-on-gpu: -1 is all, 0 none. Then no GPU is opened: "cpu" for the kinds that may be
  * one. */
 const char *model_device_kind(const char *kind, int64_t layers_on_gpu);

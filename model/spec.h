@@ -166,6 +166,11 @@ struct model_spec {
     /* a folder's latent heads rotate halves; GGUF files' pairs */
     bool folder_halves;
     uint32_t hidden, vocab, layer_count, max_context;
+    /* positions see those behind them too, of the same prompt: nothing is written, and a prompt is
+     * one step */
+    bool bidirectional;
+    bool scores;   /* a head makes a score of the first position */
+    bool headless; /* there is no head: it makes vectors alone */
     float embed_scale;
     /* layer_norm: what layers' norms are like */
     struct norm_spec embed_norm, final_norm, layer_norm;
@@ -173,6 +178,7 @@ struct model_spec {
     bool tied_head, head_bias;
     /* rows of the table of learned positions; 0: none */
     uint32_t learned_positions, position_offset;
+    uint32_t token_types; /* rows of the table of segments; the first one's is added; 0: none */
     /* differs from hidden where the ends are projected */
     uint32_t embed_dim;
     uint32_t rope_count;

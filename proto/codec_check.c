@@ -33,6 +33,13 @@ static bool sums_to(struct u32s column, uint64_t want) {
     return sum == want;
 }
 
+static bool all_finite(struct f32s column) {
+    for (size_t i = 0; i < column.count; i++)
+        if (!isfinite(column.items[i]))
+            return false;
+    return true;
+}
+
 /* Takes numbers below WIRE_MAX_SLOTS, each once. */
 struct number_set {
     uint64_t bits[WIRE_MAX_SLOTS / 64];
@@ -61,6 +68,15 @@ int check_kv_group(const void *message, struct error *err) {
     if ((g->kind == WIRE_GROUP_WINDOW) != (g->window_tokens > 0))
         return bad(err, "kv_group", "a window group, and no other, has a window");
     return 0;
+}
+
+int check_vectors(const void *message, struct error *err) {
+    const struct wire_vectors *v = message;
+    if ((v->pooling != WIRE_POOLING_NONE) != (v->width > 0))
+        return bad(err, "vectors", "vectors have a pooling and a width, or neither");
+    return v->pooling || (!v->whole_prompts && !v->only && !v->scores)
+               ? 0
+               : bad(err, "vectors", "what is told of vectors needs a pooling");
 }
 
 static int check_worker_hello(const struct wire_hello *h, struct error *err) {
@@ -107,6 +123,40 @@ int check_bundle_chunk(const void *message, struct error *err) {
 
 /* ---- Submit and what follows a request ---- */
 
+/* Each step at most once. */
+static bool order_is_valid(uint64_t order) {
+    for (uint32_t seen = 0; order; order >>= 4) {
+        uint32_t step = (uint32_t)(order & 15), bit = 1u << step;
+        if (step < WIRE_SAMPLE_PENALTIES || step > WIRE_SAMPLE_XTC || seen & bit)
+            return false;
+        seen |= bit;
+    }
+    return true;
+}
+
+static int check_rules(const struct wire_sampling *s, struct error *err) {
+    const float shares[] = {s->typical_p, s->xtc_probability, s->xtc_threshold};
+    for (size_t i = 0; i < ARRAY_LEN(shares); i++)
+        if (!(shares[i] >= 0 && shares[i] <= 1))
+            return bad(err, "sampling", "typical_p or xtc is not in [0, 1]");
+    if (s->temperature_range < 0 || s->dry_multiplier < 0 || s->dry_base < 0)
+        return bad(err, "sampling", "a range, multiplier or base is negative");
+    if (s->steering == WIRE_STEERING_ADAPTIVE && !(s->rate >= 0 && s->rate < 1))
+        return bad(err, "sampling", "adaptive's rate is not in [0, 1)");
+    if (!order_is_valid(s->order))
+        return bad(err, "sampling", "the order has an unknown step, or one twice");
+    return 0;
+}
+
+/* Lengths and the ids behind them come out even. */
+static bool bad_words_are_whole(struct u32s words) {
+    for (size_t i = 0; i < words.count; i += 1 + words.items[i])
+        if (words.items[i] < 1 || words.items[i] > WIRE_BAD_WORD_TOKENS_MAX ||
+            words.items[i] >= words.count - i)
+            return false;
+    return true;
+}
+
 int check_sampling(const void *message, struct error *err) {
     const struct wire_sampling *s = message;
     if (s->temperature < 0)
@@ -124,7 +174,9 @@ int check_sampling(const void *message, struct error *err) {
     for (size_t i = 0; i < s->bias_values.count; i++)
         if (!isfinite(s->bias_values.items[i]))
             return bad(err, "sampling", "a bias is not finite");
-    return 0;
+    if (!bad_words_are_whole(s->bad_words))
+        return bad(err, "sampling", "bad words are not whole");
+    return check_rules(s, err);
 }
 
 int check_submit(const void *message, struct error *err) {
@@ -201,13 +253,20 @@ int check_deltas(const void *message, struct error *err) {
         return bad(err, "deltas", "times of first tokens are not one an item");
     if (!sums_to(d->token_counts, d->tokens.count))
         return bad(err, "deltas", "token counts do not add up");
+    if ((d->vector_widths.count != 0 && d->vector_widths.count != count) ||
+        !sums_to(d->vector_widths, d->vectors.count))
+        return bad(err, "deltas", "vectors do not add up");
+    if (!all_finite(d->vectors))
+        return bad(err, "deltas", "a vector is not finite");
     if (!all_below(d->choices, WIRE_MAX_CHOICES))
         return bad(err, "deltas", "no such choice");
     if (!all_within(d->indexes, 0, WIRE_MAX_TOKENS) ||
         !all_within(d->cached_counts, 0, WIRE_MAX_TOKENS))
         return bad(err, "deltas", "an index or count is out of bounds");
-    if (!all_within(d->finishes, WIRE_FINISH_NONE, WIRE_FINISH_DEADLINE))
+    if (!all_within(d->finishes, WIRE_FINISH_NONE, WIRE_FINISH_CONSTRAINT))
         return bad(err, "deltas", "no such finish");
+    if (d->sampler_states.count != 0 && d->sampler_states.count != d->tokens.count)
+        return bad(err, "deltas", "sampler states are not one a token");
     return check_logprobs(&d->logprobs, d->tokens.count, "deltas", err);
 }
 
@@ -278,12 +337,13 @@ int check_step_result(const void *message, struct error *err) {
         return bad(err, "step_result", "a slot is out of bounds");
     if (!sums_to(r->token_counts, r->tokens.count))
         return bad(err, "step_result", "token counts do not add up");
-    if (!all_within(r->finishes, WIRE_FINISH_NONE, WIRE_FINISH_DEADLINE))
+    if (!all_within(r->finishes, WIRE_FINISH_NONE, WIRE_FINISH_CONSTRAINT))
         return bad(err, "step_result", "no such finish");
     if (r->vector_width ? r->vectors.count % r->vector_width != 0 : r->vectors.count != 0)
         return bad(err, "step_result", "vectors are not of their width");
-    for (size_t i = 0; i < r->vectors.count; i++)
-        if (!isfinite(r->vectors.items[i]))
-            return bad(err, "step_result", "a vector is not finite");
+    if (!all_finite(r->vectors))
+        return bad(err, "step_result", "a vector is not finite");
+    if (r->sampler_states.count != 0 && r->sampler_states.count != r->tokens.count)
+        return bad(err, "step_result", "sampler states are not one a token");
     return check_logprobs(&r->logprobs, r->tokens.count, "step_result", err);
 }

@@ -36,6 +36,9 @@
  *       lower epoch, is answered with BLOCKS_LOST: register again.
  *   (4) Heartbeats go out every heartbeat_ms as long as the owner dispatches, and only then: they
  *       vouch for its thread.
+ *   (5) A server hears nobody who is not proven (link_guard.h): ipc by the peer's user, tcp by a key
+ *       that is allowed. What is not of the role of its key is counted and dropped before anything,
+ *       its epoch included, is looked at.
  */
 #ifndef PROTO_LINK_H
 #define PROTO_LINK_H
@@ -50,8 +53,11 @@ enum { LINK_HEARTBEAT_MS = 250, LINK_SILENCE_MS = 1500, LINK_HELLO_MS = 250 };
 /* Counts since the link was made. */
 struct link_stats {
     uint64_t received_frames, received_bytes, sent_frames, sent_bytes;
-    uint64_t bad_frames;    /* malformed, checksum, another major, a Hello that does not decode */
-    uint64_t stale_frames;  /* of a lower epoch, or of no registration */
+    uint64_t bad_frames;   /* malformed, checksum, another major, a Hello that does not decode */
+    uint64_t stale_frames; /* of a lower epoch, or of no registration */
+    /* server: connections without a key that is allowed, or of another user; frames of a role that
+     * the sender's key is not for */
+    uint64_t refused_peers, refused_frames;
     uint64_t refused_sends; /* ERR_AGAIN: the high-water mark was reached */
     uint64_t registrations; /* server: Hellos taken; client: Welcomes of new registrations */
 };
@@ -59,6 +65,9 @@ struct link_stats {
 /* Checks the form of "ipc:///run/trireme/sched.sock" (path at most 107 bytes) or "tcp://host:port";
  * 0 or ERR_INVALID. */
 MUST_CHECK int link_endpoint_check(const char *endpoint, struct error *err);
+
+/* The same for one or several with commas between. */
+MUST_CHECK int link_endpoints_check(const char *endpoints, struct error *err);
 
 /* ---- the scheduler's end ---- */
 
@@ -73,8 +82,9 @@ struct link_server_config {
     struct epoch epoch;
     int64_t heartbeat_ms, silence_ms; /* 0: LINK_HEARTBEAT_MS, LINK_SILENCE_MS */
     size_t peer_max;                  /* 0: 4096; more are not taken */
-    /* bind tcp addresses that are not loopback, although nothing is encrypted */
-    bool insecure;
+    /* borrowed during the call: the scheduler's key and the list of those that may speak
+     * (link_key.h); NULL: no tcp. The list is read again whenever it changes. */
+    const char *key_file, *allow_keys;
 };
 
 struct link_server_calls {
@@ -101,14 +111,11 @@ struct link_server_calls {
 };
 
 /* Binds all endpoints. Makes the folder of an ipc path (mode 0700) and refuses one that others may
- * enter; refuses tcp addresses that are not loopback unless told otherwise, since nothing is
- * encrypted yet. Returns owned. Keeps a copy of calls. */
+ * enter; refuses tcp without keys, loopback too. Returns owned. Keeps a copy of calls. */
 MUST_CHECK int link_server_new(struct link_server **out, const struct link_server_config *config,
                                const struct link_server_calls *calls, void *ctx, struct error *err);
 /* Closes the sockets; peers are told nothing. NULL in *server is fine. */
 void link_server_free(struct link_server **server);
-/* Readable when link_server_dispatch has something to do. */
-int link_server_fd(const struct link_server *server);
 /* Handles what is there (at most some thousand frames, then the descriptor stays readable),
  * heartbeats and silence. */
 void link_server_dispatch(struct link_server *server);
@@ -150,9 +157,14 @@ enum link_lost {
 const char *link_lost_text(enum link_lost why); /* for logs */
 
 struct link_client_config {
+    /* where a scheduler may be: one, or several with commas between, of which one leads; they are tried in
+     * turn */
     const char *endpoint;
     enum wire_role role;
     struct u128 instance; /* of this process; zero: drawn */
+    /* for tcp: its key, and the list with the scheduler's (link_key.h). Both are read again for each
+     * connection; of several schedulers' keys each is tried in turn. */
+    const char *key_file, *allow_keys;
 };
 
 struct link_client_calls {
@@ -169,14 +181,13 @@ struct link_client_calls {
     void (*heartbeat)(void *ctx, struct wire_heartbeat *heartbeat);
 };
 
-/* Does not fail because nobody listens yet: it keeps trying (after 50 ms, doubling to 1 s). Keeps a
- * copy of calls. No callback comes before the first dispatch. */
+/* Does not fail because nobody listens yet: it keeps trying (after 50 ms, doubling to 1 s).
+ * ERR_INVALID: tcp without keys, or with files that cannot be used; ipc in a folder where others may
+ * write. Keeps a copy of calls. No callback comes before the first dispatch. */
 MUST_CHECK int link_client_new(struct link_client **out, const struct link_client_config *config,
                                const struct link_client_calls *calls, void *ctx, struct error *err);
 /* Gives frames already sent up to 200 ms to leave. */
 void link_client_free(struct link_client **client);
-/* Readable when link_client_dispatch has something to do. */
-int link_client_fd(const struct link_client *client);
 /* Connects, handles what is there, heartbeats and silence; as link_server_dispatch. */
 void link_client_dispatch(struct link_client *client);
 /* As link_server_wait. */
@@ -188,6 +199,9 @@ MUST_CHECK int link_client_send(struct link_client *client, enum wire_kind kind,
                                 struct bytes payload);
 /* Between `registered` and `lost`. */
 bool link_client_is_registered(const struct link_client *client);
+/* When (clock_ms) the scheduler has last refused our key: it lives, and must be told of it; 0:
+ * never. */
+int64_t link_client_refused_ms(const struct link_client *client);
 /* Registers anew with a new Hello (a worker that has finished loading, or lost its slots). Calls
  * lost(RENEW) when it was registered. */
 void link_client_renew(struct link_client *client);

@@ -12,10 +12,12 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "proto/link_socket.h"
+#include "proto/link_guard.h"
 #include "proto/liveness.h"
 
-enum { GIVE_UP_MS = 5000, CLOSE_LINGER_MS = 200 };
+/* TURN_MS: an address of several has so long, then the next one is asked. */
+enum { GIVE_UP_MS = 5000, REFUSED_MS = 1000, CLOSE_LINGER_MS = 200, TURN_MS = 600 };
+enum { ENDPOINTS_MAX = 8 };
 enum client_state { CLIENT_CONNECTING, CLIENT_REGISTERED };
 
 struct link_client {
@@ -24,16 +26,18 @@ struct link_client {
     struct link_wait wait;
     struct link_client_calls calls;
     void *ctx;
-    char *endpoint;
+    char *key_file, *allow_keys;           /* owned */
+    char *endpoints[ENDPOINTS_MAX];        /* owned */
+    uint32_t endpoint_count, endpoint_idx; /* the one that is connected, or tried */
     enum wire_role role;
     struct u128 instance;
     uint32_t incarnation;
     uint64_t connection_count;
     struct epoch epoch; /* highest met */
     enum client_state state;
-    bool disconnected; /* told by the monitor, not yet acted on */
+    bool disconnected, refused; /* told by the monitor, not yet acted on */
     bool hello_filled, hello_sent;
-    int64_t hello_ms, opened_ms;
+    int64_t hello_ms, opened_ms, refused_ms;
     struct buf hello, scratch;
     struct liveness liveness;
     struct liveness_peer server;
@@ -56,6 +60,10 @@ const char *link_lost_text(enum link_lost why) {
 
 /* ---- The connection ---- */
 
+static const char *endpoint_of(const struct link_client *c) {
+    return c->endpoints[c->endpoint_idx];
+}
+
 static void close_connection(struct link_client *c) {
     if (c->monitor) {
         zmq_socket_monitor(c->socket, NULL, 0);
@@ -74,13 +82,8 @@ static int open_monitor(struct link_client *c, struct error *err) {
     char address[64];
     snprintf(address, sizeof address, "inproc://monitor-%llu",
              (unsigned long long)c->connection_count);
-    if (zmq_socket_monitor(c->socket, address, ZMQ_EVENT_DISCONNECTED) != 0 ||
-        !(c->monitor = zmq_socket(c->context, ZMQ_PAIR)))
-        return error_set(err, ERR_IO, "cannot watch a connection: %s", zmq_strerror(zmq_errno()));
-    int linger = 0;
-    zmq_setsockopt(c->monitor, ZMQ_LINGER, &linger, sizeof linger);
-    if (zmq_connect(c->monitor, address) != 0)
-        return error_set(err, ERR_IO, "cannot watch a connection: %s", zmq_strerror(zmq_errno()));
+    if (!(c->monitor = link_monitor_new(c->context, c->socket, address, err)))
+        return ERR_IO;
     return link_wait_watch(&c->wait, c->monitor, err);
 }
 
@@ -93,14 +96,17 @@ static int open_connection(struct link_client *c, struct error *err) {
     CHECK(zmq_setsockopt(c->socket, ZMQ_ROUTING_ID, id.bytes, ROUTING_BYTES) == 0);
     int rc = link_wait_watch(&c->wait, c->socket, err);
     if (!rc)
+        rc = link_guard_prove(c->socket, endpoint_of(c), c->role, c->key_file, c->allow_keys,
+                              c->connection_count, err);
+    if (!rc)
         rc = open_monitor(c, err);
     if (rc)
         return rc;
-    if (zmq_connect(c->socket, c->endpoint) != 0)
-        return error_set(err, ERR_IO, "cannot connect to '%s': %s", c->endpoint,
+    if (zmq_connect(c->socket, endpoint_of(c)) != 0)
+        return error_set(err, ERR_IO, "cannot connect to '%s': %s", endpoint_of(c),
                          zmq_strerror(zmq_errno()));
     c->state = CLIENT_CONNECTING;
-    c->disconnected = c->hello_sent = false;
+    c->disconnected = c->refused = c->hello_sent = false;
     c->opened_ms = clock_ms();
     link_wait_set_tick(&c->wait, LINK_HELLO_MS);
     link_wait_kick(&c->wait);
@@ -110,6 +116,7 @@ static int open_connection(struct link_client *c, struct error *err) {
 /* Out of descriptors, say: the next tick tries again. */
 static void reopen(struct link_client *c) {
     struct error err;
+    c->endpoint_idx = (c->endpoint_idx + 1) % c->endpoint_count;
     if (open_connection(c, &err) == 0)
         return;
     LOG_LIMITED(LOG_ERROR, "no connection to the scheduler: %s", err.text);
@@ -126,9 +133,13 @@ static void disconnect(struct link_client *c, enum link_lost why) {
 }
 
 static void drain_monitor(struct link_client *c) {
-    while (link_socket_receive(c->monitor, c->frames)) {
-        c->disconnected = true; /* it reports nothing else */
-        link_frames_release(c->frames);
+    enum link_event event;
+    while (link_monitor_take(c->monitor, &event)) {
+        c->disconnected |= event == LINK_EVENT_DISCONNECTED;
+        if (event == LINK_EVENT_REFUSED) {
+            c->refused = true;
+            c->refused_ms = clock_ms();
+        }
     }
 }
 
@@ -269,8 +280,16 @@ static void act_on_disconnect(struct link_client *c) {
 
 static void tick(struct link_client *c, int64_t now, bool drained) {
     if (c->state == CLIENT_CONNECTING) {
-        /* Connected, yet nobody answers: the connection may be half open. */
-        if (c->hello_sent && now - c->opened_ms > GIVE_UP_MS)
+        if (c->refused)
+            LOG_LIMITED(LOG_ERROR,
+                        "the scheduler at '%s' refuses us, or is not who we expect: see that the "
+                        "keys of both are in the other's --allow-keys",
+                        endpoint_of(c));
+        /* Connected, yet nobody answers: the connection may be half open. Refused: ZeroMQ itself
+         * tries no more; the keys may be others by now. */
+        if ((c->hello_sent && now - c->opened_ms > GIVE_UP_MS) ||
+            (c->endpoint_count > 1 && now - c->opened_ms > TURN_MS) ||
+            (c->refused && now - c->opened_ms > REFUSED_MS))
             reopen(c);
         return;
     }
@@ -312,17 +331,26 @@ void link_client_renew(struct link_client *c) {
 
 /* ---- Life ---- */
 
+static void take_endpoints(struct link_client *c, const char *list) {
+    char *all = mem_strdup(list), *rest = all, *one;
+    while ((one = strsep(&rest, ",")) && c->endpoint_count < ENDPOINTS_MAX)
+        c->endpoints[c->endpoint_count++] = mem_strdup(one);
+    mem_free(all);
+}
+
 int link_client_new(struct link_client **out, const struct link_client_config *config,
                     const struct link_client_calls *calls, void *ctx, struct error *err) {
     *out = NULL;
-    int rc = link_endpoint_check(config->endpoint, err);
+    int rc = link_endpoints_check(config->endpoint, err);
     if (rc)
         return rc;
     struct link_client *c = mem_alloc(sizeof *c);
     c->wait = (struct link_wait){-1, -1, -1};
     c->calls = *calls;
     c->ctx = ctx;
-    c->endpoint = mem_strdup(config->endpoint);
+    take_endpoints(c, config->endpoint);
+    c->key_file = config->key_file ? mem_strdup(config->key_file) : NULL;
+    c->allow_keys = config->allow_keys ? mem_strdup(config->allow_keys) : NULL;
     c->role = config->role;
     c->instance = u128_is_zero(config->instance) ? random_u128() : config->instance;
     c->frames = link_frames_new();
@@ -331,6 +359,10 @@ int link_client_new(struct link_client **out, const struct link_client_config *c
     rc = link_wait_init(&c->wait, LINK_HELLO_MS, err);
     if (!rc)
         rc = open_connection(c, err);
+    if (rc == ERR_AGAIN) { /* where the socket will be: the next tick looks again */
+        close_connection(c);
+        rc = 0;
+    }
     *out = c;
     if (rc)
         link_client_free(out);
@@ -351,18 +383,21 @@ void link_client_free(struct link_client **client) {
     arena_release(&c->arena);
     buf_release(&c->hello);
     buf_release(&c->scratch);
-    mem_free(c->endpoint);
+    for (uint32_t i = 0; i < c->endpoint_count; i++)
+        mem_free(c->endpoints[i]);
+    mem_free(c->key_file);
+    mem_free(c->allow_keys);
     mem_free(c);
     *client = NULL;
 }
 
 /* ---- Looking in ---- */
 
-int link_client_fd(const struct link_client *c) {
-    return c->wait.epoll_fd;
-}
 bool link_client_is_registered(const struct link_client *c) {
     return c->state == CLIENT_REGISTERED;
+}
+int64_t link_client_refused_ms(const struct link_client *c) {
+    return c->refused_ms;
 }
 struct epoch link_client_epoch(const struct link_client *c) {
     return c->epoch;

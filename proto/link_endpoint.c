@@ -56,9 +56,13 @@ int link_endpoint_check(const char *endpoint, struct error *err) {
                      "endpoint '%s' begins neither with 'ipc://' nor with 'tcp://'", endpoint);
 }
 
-static bool is_loopback(const char *address) {
-    return after_prefix(address, "127.") || after_prefix(address, "localhost:") ||
-           after_prefix(address, "[::1]:");
+int link_endpoints_check(const char *endpoints, struct error *err) {
+    char *all = mem_strdup(endpoints ? endpoints : ""), *rest = all, *one;
+    int rc = 0;
+    while (!rc && (one = strsep(&rest, ",")))
+        rc = link_endpoint_check(one, err);
+    mem_free(all);
+    return rc;
 }
 
 /* The folder keeps strangers out: whoever can open the socket can speak to the scheduler. */
@@ -77,17 +81,26 @@ static int prepare_folder(const char *path, struct error *err) {
     return rc;
 }
 
-int link_endpoint_prepare(const char *endpoint, bool insecure, struct error *err) {
+int link_endpoint_prepare(const char *endpoint, struct error *err) {
     int rc = link_endpoint_check(endpoint, err);
-    if (rc)
-        return rc;
+    const char *path = rc ? NULL : after_prefix(endpoint, "ipc://");
+    return path ? prepare_folder(path, err) : rc;
+}
+
+/* Whoever may write into the folder may have put a socket of his there. */
+int link_endpoint_trust(const char *endpoint, struct error *err) {
+    struct stat st;
     const char *path = after_prefix(endpoint, "ipc://");
-    if (path)
-        return prepare_folder(path, err);
-    if (!insecure && !is_loopback(after_prefix(endpoint, "tcp://")))
-        return error_set(err, ERR_INVALID,
-                         "endpoint '%s' is not a loopback address, and nothing on this wire is "
-                         "encrypted yet; bind 127.0.0.1",
-                         endpoint);
-    return 0;
+    char *folder = mem_strndup(path, (size_t)(strrchr(path, '/') - path));
+    int rc = 0;
+    if (stat(folder[0] ? folder : "/", &st) != 0)
+        rc = error_set(err, ERR_AGAIN, "there is no folder '%s' yet", folder);
+    else if (st.st_uid != geteuid() && st.st_uid != 0)
+        rc = error_set(err, ERR_INVALID, "folder '%s' of the socket is another user's", folder);
+    else if (st.st_mode & 0022)
+        rc = error_set(err, ERR_INVALID,
+                       "others may write into folder '%s' of the socket (mode %04o); chmod 700 it",
+                       folder, (unsigned)(st.st_mode & 07777));
+    mem_free(folder);
+    return rc;
 }

@@ -2,11 +2,13 @@
  * link_server.c - the scheduler's end: one ROUTER, a table of peers by instance, heartbeats to all
  * of them, and the judgement of silence.
  */
+#include <stdio.h>
 #include <zmq.h>
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "proto/link_socket.h"
+#include "base/log.h"
+#include "proto/link_guard.h"
 #include "proto/liveness.h"
 
 enum {
@@ -20,6 +22,7 @@ enum {
 struct peer {
     struct u128 instance; /* zero: this place is free */
     enum wire_role role;
+    char user[LINK_USER_MAX]; /* whose Hello it was, by link_guard.h */
     struct routing_id routing;
     uint32_t incarnation;
     bool welcomed; /* else nothing but Hello is taken from it, and nothing sent */
@@ -29,6 +32,7 @@ struct peer {
 
 struct link_server {
     void *context, *socket; /* owned */
+    struct link_guard guard;
     struct link_wait wait;
     struct link_server_calls calls;
     void *ctx;
@@ -141,7 +145,7 @@ static void welcome(struct link_server *s, struct u128 instance,
     peer->welcomed = send_to(s, &peer->routing, WIRE_WELCOME, buf_bytes(&s->scratch)) == 0;
 }
 
-static void accept_hello(struct link_server *s, struct bytes routing,
+static void accept_hello(struct link_server *s, struct bytes routing, const char *user,
                          const struct wire_hello *hello) {
     struct peer *peer = peer_find(s, hello->instance);
     /* of a connection before the one we have */
@@ -153,12 +157,13 @@ static void accept_hello(struct link_server *s, struct bytes routing,
     if (is_new || hello->incarnation > peer->incarnation)
         s->stats.registrations++;
     memcpy(peer->routing.bytes, routing.data, ROUTING_BYTES);
+    snprintf(peer->user, sizeof peer->user, "%s", user);
     peer->incarnation = hello->incarnation;
     peer->welcomed = false;
     liveness_hear(&peer->live, clock_ms());
     struct wire_welcome message = {.heartbeat_ms = (uint32_t)s->liveness.heartbeat_ms,
                                    .silence_ms = (uint32_t)s->liveness.silence_ms,
-                                   .features = WIRE_FEATURE_BASE};
+                                   .features = WIRE_FEATURE_BASE | WIRE_FEATURE_RELEASE};
     if (s->calls.hello(s->ctx, hello->instance, hello, &message))
         welcome(s, hello->instance, &message);
     else
@@ -193,17 +198,32 @@ static bool unpack_hello(struct link_server *s, enum wire_role role, struct u128
     return false;
 }
 
+/* Whether the sender is one who may speak in this role, and as this instance. */
+static bool is_proven(struct link_server *s, const struct peer *peer, const char *user,
+                      enum wire_role role) {
+    bool known = user && peer && peer->role == role && !strcmp(peer->user, user);
+    if (known || (link_guard_allows(&s->guard, user, role) && (!peer || peer->role == role)))
+        return true;
+    s->stats.refused_frames++;
+    LOG_LIMITED(LOG_WARN, "dropped what a peer said as a %s: its key is not for that",
+                link_role_name(role));
+    return false;
+}
+
 static void handle_frame(struct link_server *s, struct bytes routing, const struct frame *frame,
                          struct bytes payload, enum wire_role role, struct u128 instance) {
     struct wire_hello hello;
     bool is_hello = frame->kind == WIRE_HELLO;
+    struct peer *peer = peer_find(s, instance);
+    const char *user = link_frames_user(s->frames);
+    if (!is_proven(s, peer, user, role))
+        return;
     if (is_hello && !unpack_hello(s, role, instance, payload, &hello))
         return;
-    struct peer *peer = peer_find(s, instance);
     bool good = check_frame(s, frame, is_hello ? &hello : NULL, peer && peer->welcomed);
     if (is_hello) {
         if (good)
-            accept_hello(s, routing, &hello);
+            accept_hello(s, routing, user, &hello);
         return;
     }
     if (!good || !peer || !peer->welcomed ||
@@ -242,21 +262,39 @@ static bool drain(struct link_server *s) {
     return false;
 }
 
+static void forget_and_tell(struct link_server *s, struct peer *peer) {
+    struct u128 instance = peer->instance;
+    enum wire_role role = peer->role;
+    peer_forget(s, peer);
+    s->calls.gone(s->ctx, instance, role);
+}
+
 static void drop_silent_peers(struct link_server *s) {
     for (uint32_t i = 0; i < s->peer_end; i++) {
         struct peer *peer = &s->peers[i];
-        if (u128_is_zero(peer->instance) || !liveness_is_dead(&s->liveness, &peer->live))
+        if (!u128_is_zero(peer->instance) && liveness_is_dead(&s->liveness, &peer->live))
+            forget_and_tell(s, peer);
+    }
+}
+
+/* Those whose keys have left the list. */
+static void drop_refused_peers(struct link_server *s) {
+    for (uint32_t i = 0; i < s->peer_end; i++) {
+        struct peer *peer = &s->peers[i];
+        if (u128_is_zero(peer->instance) || link_guard_allows(&s->guard, peer->user, peer->role))
             continue;
-        struct u128 instance = peer->instance;
-        enum wire_role role = peer->role;
-        peer_forget(s, peer);
-        s->calls.gone(s->ctx, instance, role);
+        LOG_SOME(LOG_WARN, "a %s is heard no more: its key is not allowed now",
+                 link_role_name(peer->role));
+        forget_and_tell(s, peer);
     }
 }
 
 void link_server_dispatch(struct link_server *s) {
     s->dispatching = true;
     bool ticked = link_wait_clear(&s->wait);
+    if (link_guard_dispatch(&s->guard, ticked))
+        drop_refused_peers(s);
+    s->stats.refused_peers = s->guard.refused_count;
     bool drained = drain(s);
     if (ticked) {
         bool fair = liveness_tick(&s->liveness, clock_ms());
@@ -265,7 +303,7 @@ void link_server_dispatch(struct link_server *s) {
         send_heartbeats(s);
     }
     s->dispatching = false;
-    if (link_socket_has_input(s->socket))
+    if (link_socket_has_input(s->socket) || link_guard_has_input(&s->guard))
         link_wait_kick(&s->wait);
 }
 
@@ -277,9 +315,10 @@ void link_server_wait(struct link_server *s, const int *fds, bool *ready, size_t
 
 /* ---- Life ---- */
 
-static int bind_endpoint(struct link_server *s, const char *endpoint, bool insecure,
-                         struct error *err) {
-    int rc = link_endpoint_prepare(endpoint, insecure, err);
+static int bind_endpoint(struct link_server *s, const char *endpoint, struct error *err) {
+    int rc = link_endpoint_prepare(endpoint, err);
+    if (!rc)
+        rc = link_guard_prepare(&s->guard, s->socket, endpoint, err);
     if (rc)
         return rc;
     if (s->address_count == ENDPOINTS_MAX)
@@ -300,14 +339,22 @@ static int open_server(struct link_server *s, const struct link_server_config *c
         return rc;
     s->context = zmq_ctx_new();
     CHECK(s->context);
+    rc = link_guard_init(&s->guard, s->context, config->key_file, config->allow_keys, err);
+    if (rc)
+        return rc;
     if (!(s->socket = link_socket_new(s->context, ZMQ_ROUTER, err)))
         return ERR_IO;
     if (!config->endpoint_count)
         return error_set(err, ERR_INVALID, "no endpoint to listen on");
-    for (size_t i = 0; i < config->endpoint_count; i++)
-        if ((rc = bind_endpoint(s, config->endpoints[i], config->insecure, err)))
-            return rc;
-    return link_wait_watch(&s->wait, s->socket, err);
+    for (size_t i = 0; i < config->endpoint_count && !rc; i++)
+        rc = bind_endpoint(s, config->endpoints[i], err);
+    if (!rc)
+        rc = link_guard_watch(&s->guard, s->context, s->socket, err);
+    if (!rc)
+        rc = link_wait_watch(&s->wait, s->guard.requests, err);
+    if (!rc)
+        rc = link_wait_watch(&s->wait, s->guard.monitor, err);
+    return rc ? rc : link_wait_watch(&s->wait, s->socket, err);
 }
 
 int link_server_new(struct link_server **out, const struct link_server_config *config,
@@ -338,8 +385,10 @@ void link_server_free(struct link_server **server) {
     if (s->socket) {
         if (s->wait.epoll_fd >= 0)
             link_wait_unwatch(&s->wait, s->socket);
+        zmq_socket_monitor(s->socket, NULL, 0);
         zmq_close(s->socket);
     }
+    link_guard_release(&s->guard);
     if (s->context)
         zmq_ctx_term(s->context);
     link_wait_release(&s->wait);
@@ -353,9 +402,6 @@ void link_server_free(struct link_server **server) {
 
 /* ---- Looking in ---- */
 
-int link_server_fd(const struct link_server *s) {
-    return s->wait.epoll_fd;
-}
 struct epoch link_server_epoch(const struct link_server *s) {
     return s->epoch;
 }

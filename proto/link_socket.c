@@ -18,7 +18,7 @@ enum {
     RECONNECT_MS = 50,
     RECONNECT_MAX_MS = 1000,
     CONNECT_TIMEOUT_MS = 5000,
-    HANDSHAKE_MS = 10000, /* a raw peer that says nothing goes after this */
+    HANDSHAKE_MS = 5000, /* a raw peer that says nothing goes after this */
     WAIT_FDS_MAX = 16
 };
 
@@ -233,6 +233,13 @@ bool link_socket_receive(void *socket, struct link_frames *frames) {
         more = zmq_msg_more(m);
     }
     return true;
+}
+
+const char *link_frames_user(const struct link_frames *frames) {
+    zmq_msg_t *messages = frames->messages;
+    size_t count = MIN(frames->count, (size_t)FRAMES_MAX);
+    /* a ROUTER puts the routing id in front itself: it carries nothing */
+    return count > 1 ? zmq_msg_gets(&messages[count - 1], "User-Id") : NULL;
 }
 
 void link_frames_release(struct link_frames *frames) {

@@ -74,7 +74,14 @@ bool link_socket_receive(void *socket, struct link_frames *frames);
 /* Closes the frames of one message; their bytes are gone. */
 void link_frames_release(struct link_frames *frames);
 
-/* For binding: checks form, folder (made, 0700) and, unless insecure, loopback. */
-MUST_CHECK int link_endpoint_prepare(const char *endpoint, bool insecure, struct error *err);
+/* Who sent the message, as link_guard.h answered for its connection; NULL: nobody knows. Borrowed
+ * until the frames are released. */
+const char *link_frames_user(const struct link_frames *frames);
+
+/* For binding: checks form and folder (made, 0700). */
+MUST_CHECK int link_endpoint_prepare(const char *endpoint, struct error *err);
+/* For connecting to ipc: ERR_INVALID when others could have made the socket, ERR_AGAIN when its
+ * folder is not there yet. */
+MUST_CHECK int link_endpoint_trust(const char *endpoint, struct error *err);
 
 #endif

@@ -39,16 +39,21 @@ struct u128s {
 /* Bounds every decoder enforces; a frame past one is malformed. */
 enum {
     WIRE_MAX_TOKENS = 1 << 20, /* tokens of one sequence */
+    WIRE_MAX_WEIGHT = 10000,   /* of a tenant */
     WIRE_MAX_CHOICES = 128,
     WIRE_MAX_STOP_TOKENS = 64,
     WIRE_MAX_LOGIT_BIAS = 1024,
+    WIRE_MAX_TOKEN_BITS = 1 << 17, /* bytes of a bit for each token */
+    WIRE_MAX_BAD_WORDS = 4096,     /* numbers of all sequences together, */
+    WIRE_BAD_WORD_TOKENS_MAX = 32, /* and tokens of one */
     WIRE_MAX_TOP_LOGPROBS = 32,
     WIRE_MAX_SLOTS = 16384,
     WIRE_MAX_BLOCKS = 1 << 24,
     WIRE_MAX_GROUPS = 16,
     WIRE_MAX_TEXT = 4096, /* names, error texts */
     WIRE_MAX_PRESENTATION = 256 * 1024,
-    WIRE_MAX_STREAM = 128, /* what a client calls its stream */
+    WIRE_MAX_STREAM = 128,     /* what a client calls its stream */
+    WIRE_MAX_VECTOR = 1 << 16, /* values of an embedding */
     WIRE_MAX_GRAMMAR = 1 << 20,
     WIRE_BUNDLE_CHUNK_BYTES = 256 * 1024,
     WIRE_MAX_BUNDLE = 256 << 20,
@@ -62,8 +67,10 @@ enum {
 
 /* Values that stand for something else. */
 enum {
-    WIRE_FEATURE_BASE = 1,            /* bits of Hello and Welcome's features */
-    WIRE_DELTA_ACCEPTED = 1,          /* bits of a run's flags: answer to a Submit: taken */
+    WIRE_FEATURE_BASE = 1,        /* bits of Hello and Welcome's features */
+    WIRE_FEATURE_RELEASE = 2,     /* Welcome: a worker that drains is told when it may end */
+    WIRE_FEATURE_TOKEN_LISTS = 4, /* Hello: a worker holds to Sampling's allowed and bad_words */
+    WIRE_DELTA_ACCEPTED = 1,      /* bits of a run's flags: answer to a Submit: taken */
     WIRE_DELTA_OTHER_FINGERPRINT = 2, /* made by a replica whose bits may differ */
 };
 enum { WIRE_ALL_CHOICES = UINT32_MAX }; /* Cancel: every choice of the request */

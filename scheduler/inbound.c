@@ -62,8 +62,8 @@ static void on_exited(struct process *p, int64_t now, struct u128 peer, const un
     const struct wire_exited *e = &m->exited;
     char instance[U128_TEXT_MAX];
     u128_text(e->instance, instance);
-    log_info("a process ended instance=%s cause=%d value=%u fault=%d", instance, (int)e->cause,
-             e->value, e->fault);
+    LOG_SOME(LOG_INFO, "a process ended instance=%s cause=%d value=%u fault=%d", instance,
+             (int)e->cause, e->value, e->fault);
     fence_ledger_confirm(&p->fences, e->instance);
     if (link_server_role(p->link, e->instance) == WIRE_ROLE_GATEWAY) {
         peer_list_remove(&p->gateways, e->instance);
@@ -81,6 +81,10 @@ static void on_bundle_get(struct process *p, int64_t now, struct u128 peer,
 static void on_bundle_chunk(struct process *p, int64_t now, struct u128 peer,
                             const union message *m) {
     bundle_relay_chunk(&p->bundles, now, &m->bundle_chunk);
+}
+
+static void on_want(struct process *p, int64_t now, struct u128 peer, const union message *m) {
+    want_ledger_add(&p->wants, now, &m->want);
 }
 
 static void on_resource_ready(struct process *p, int64_t now, struct u128 peer,
@@ -119,6 +123,7 @@ static const struct inbound_row {
     [WIRE_BLOCKS_LOST] = {WORKER, on_blocks_lost},
     [WIRE_DRAIN] = {GATEWAY | WORKER | SUPERVISOR, on_drain},
     [WIRE_EXITED] = {SUPERVISOR, on_exited},
+    [WIRE_WANT] = {GATEWAY, on_want},
 };
 
 /* ---- Malformed ones ---- */
@@ -129,6 +134,10 @@ static void refuse(struct process *p, struct u128 peer, enum wire_kind kind,
                    const union message *m) {
     struct wire_reject reject = {.code = WIRE_REJECT_INVALID,
                                  .text = bytes_str("the request is out of bounds")};
+    if (p->arena.starved)
+        reject = (struct wire_reject){.code = WIRE_REJECT_OVERLOADED,
+                                      .text = bytes_str("the scheduler is out of memory"),
+                                      .retry_after_ms = 1000};
     if (kind == WIRE_SUBMIT)
         reject.request = m->submit.request, reject.attempt = m->submit.attempt;
     if (kind == WIRE_ATTACH)
@@ -170,7 +179,8 @@ static void on_frame(void *ctx, struct u128 peer, enum wire_role role, enum wire
 static enum link_verdict check_epoch(void *ctx, struct epoch *mine, const struct frame *frame,
                                      const struct wire_hello *hello, bool served) {
     const struct process *p = ctx;
-    switch (epoch_compare_frame(mine, frame, hello, served, clock_ms() - p->started_ms)) {
+    switch (epoch_compare_frame(mine, frame, hello, served, clock_ms() - p->started_ms,
+                                (uint64_t)wall_ms())) {
     case EPOCH_STALE: return LINK_STALE;
     case EPOCH_SUPERSEDED: return LINK_SUPERSEDED;
     case EPOCH_ROSE:

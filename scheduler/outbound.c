@@ -47,11 +47,16 @@ static void send_attached(void *ctx, struct u128 gateway, const struct wire_subm
     process_send(p, gateway, WIRE_SUBMIT);
 }
 
+/* What p->out holds, to each of the list. */
+static void send_to_all(struct process *p, const struct peer_list *peers, enum wire_kind kind) {
+    for (size_t i = 0; i < peers->count; i++)
+        process_send(p, peers->items[i], kind);
+}
+
 /* To every supervisor: the one whose child it is acts. */
 static void tell_fence(struct process *p, const struct wire_fence *fence) {
     ENCODE(p, fence, fence);
-    for (size_t i = 0; i < p->supervisors.count; i++)
-        process_send(p, p->supervisors.items[i], WIRE_FENCE);
+    send_to_all(p, &p->supervisors, WIRE_FENCE);
 }
 
 static void send_fence(void *ctx, struct u128 instance, uint32_t pid) {
@@ -69,6 +74,18 @@ void process_repeat_fences(struct process *p) {
         tell_fence(p, fence);
 }
 
+/* To every supervisor: whoever has such a model acts. */
+static void tell_want(void *ctx, const struct wire_want *want) {
+    struct process *p = ctx;
+    ENCODE(p, want, want);
+    send_to_all(p, &p->supervisors, WIRE_WANT);
+}
+
+void process_send_wants(struct process *p) {
+    if (p->supervisors.count)
+        want_ledger_empty(&p->wants, p->clock.now_ms, tell_want, p);
+}
+
 static void send_reregister(void *ctx, struct u128 instance) {
     struct process *p = ctx;
     struct wire_blocks_lost message = {0};
@@ -83,6 +100,13 @@ static void send_prepare(void *ctx, struct u128s ranks, const struct wire_prepar
         process_send(p, ranks.items[i], WIRE_PREPARE);
 }
 
+static void send_released(void *ctx, struct u128 instance) {
+    struct process *p = ctx;
+    struct wire_drain message = {0};
+    ENCODE(p, drain, &message);
+    process_send(p, instance, WIRE_DRAIN);
+}
+
 struct sched_sink process_sink(struct process *p) {
     return (struct sched_sink){.ctx = p,
                                .plan = send_plan,
@@ -91,6 +115,7 @@ struct sched_sink process_sink(struct process *p) {
                                .attached = send_attached,
                                .fence = send_fence,
                                .reregister = send_reregister,
+                               .released = send_released,
                                .prepare = send_prepare};
 }
 
@@ -98,8 +123,8 @@ void process_send_status(struct process *p) {
     struct wire_status status = sched_status(p->core);
     status.model_count = MIN(status.model_count, (size_t)WIRE_MAX_MODELS);
     ENCODE(p, status, &status);
-    for (size_t i = 0; i < p->gateways.count; i++)
-        process_send(p, p->gateways.items[i], WIRE_STATUS);
+    send_to_all(p, &p->gateways, WIRE_STATUS);
+    send_to_all(p, &p->supervisors, WIRE_STATUS);
 }
 
 /* ---- Bundles ---- */

@@ -9,11 +9,12 @@
 #include "base/clock.h"
 #include "base/fsutil.h"
 #include "base/log.h"
+#include "lease/lease.h"
 #include "scheduler/cache_secret.h"
 #include "scheduler/core/epoch.h"
 #include "scheduler/scheduler_metrics.h"
 
-enum { STATUS_MS = 1000, PUBLISH_MS = 20, ENDPOINTS_MAX = 8, ARENA_BYTES = 256 * 1024 };
+enum { STATUS_MS = 1000, PUBLISH_MS = 20, ARENA_BYTES = 256 * 1024 };
 
 /* ---- Peers of a role ---- */
 
@@ -61,6 +62,7 @@ static int make_core(struct process *p, struct error *err) {
     config.record_ttl_ms = (int32_t)s->record_ttl_ms;
     config.stuck_floor_ms = (int32_t)s->stuck_ms;
     config.record_bytes = s->record_bytes;
+    config.table_bytes = s->table_bytes;
     config.tenant_streams = (uint32_t)s->tenant_streams;
     config.tenant_stream_bytes = s->tenant_stream_bytes;
     config.isolate_tenants = !s->share_prefixes;
@@ -69,14 +71,15 @@ static int make_core(struct process *p, struct error *err) {
 }
 
 static int open_link(struct process *p, struct error *err) {
-    const char *endpoints[ENDPOINTS_MAX];
+    const char *endpoints[PROCESS_ENDPOINTS_MAX];
     char *list = mem_strdup(p->settings->listen), *rest = list, *one;
     struct link_server_config config = {.endpoints = endpoints,
-                                        .epoch = epoch_start((uint64_t)wall_ms(), random_u128()),
+                                        .epoch = epoch_start(p->epoch_number - 1, random_u128()),
                                         .heartbeat_ms = p->settings->heartbeat_ms,
                                         .silence_ms = p->settings->silence_ms,
-                                        .insecure = p->settings->insecure_listen};
-    while ((one = strsep(&rest, ",")) && config.endpoint_count < ENDPOINTS_MAX)
+                                        .key_file = p->settings->key_file,
+                                        .allow_keys = p->settings->allow_keys};
+    while ((one = strsep(&rest, ",")) && config.endpoint_count < PROCESS_ENDPOINTS_MAX)
         if (*one)
             endpoints[config.endpoint_count++] = one;
     int rc = link_server_new(&p->link, &config, &process_link_calls, p, err);
@@ -116,6 +119,34 @@ static int open_signals(struct process *p, struct error *err) {
     return p->signal_fd >= 0 ? 0 : error_set_errno(err, "cannot take signals");
 }
 
+/* Others stand by while one leads. Each has an epoch above those before it, so what a leader says that was
+ * paused and has lost its lease is not believed. */
+static int take_lease(struct process *p, struct error *err) {
+    const struct scheduler_settings *s = p->settings;
+    char host[64] = "", holder[128];
+    gethostname(host, sizeof host - 1);
+    snprintf(holder, sizeof holder, "%s:%d", host, (int)getpid());
+    const struct lease_config config = {.engine = s->lease,
+                                        .name = s->lease_name,
+                                        .holder = holder,
+                                        .user = s->lease_user,
+                                        .password_file = s->lease_password_file,
+                                        .authority = s->lease_authority,
+                                        .certificate = s->lease_certificate,
+                                        .key = s->lease_key,
+                                        .ttl_ms = s->lease_ttl_ms};
+    uint64_t least = (uint64_t)wall_ms() + 1;
+    p->epoch_number = least;
+    if (!s->lease)
+        return 0;
+    int rc = lease_new(&p->lease, &config, err);
+    if (!rc)
+        rc = lease_take(p->lease, least, p->signal_fd, &p->epoch_number, err);
+    if (!rc)
+        log_info("leading lease=%s", s->lease);
+    return rc;
+}
+
 /* The first chunk is kept over resets: results of large steps fit in it. */
 static void warm_arena(struct arena *arena) {
     CHECK(arena_alloc(arena, ARENA_BYTES));
@@ -130,11 +161,13 @@ int process_init(struct process *p, const struct scheduler_settings *settings, s
     run_clock_init(&p->clock, settings->heartbeat_ms, clock_ms());
     int rc = open_signals(p, err);
     if (!rc)
+        rc = open_admin(p, err);
+    if (!rc)
+        rc = take_lease(p, err);
+    if (!rc)
         rc = make_core(p, err);
     if (!rc)
         rc = open_link(p, err);
-    if (!rc)
-        rc = open_admin(p, err);
     if (rc)
         process_release(p);
     return rc;
@@ -143,9 +176,11 @@ int process_init(struct process *p, const struct scheduler_settings *settings, s
 void process_release(struct process *p) {
     http_admin_end(&p->admin);
     link_server_free(&p->link);
+    lease_free(&p->lease);
     sched_free(&p->core);
     bundle_relay_release(&p->bundles);
     fence_ledger_release(&p->fences);
+    want_ledger_release(&p->wants);
     vec_release(&p->gateways);
     vec_release(&p->supervisors);
     arena_release(&p->arena);
@@ -162,6 +197,10 @@ static void take_signals(struct process *p) {
     while (read(p->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
         if (p->drain_until_ms) {
             p->end = PROCESS_TERMINATED;
+            return;
+        }
+        if (p->lease) {
+            p->end = PROCESS_HANDED_OVER;
             return;
         }
         log_info("draining");
@@ -204,8 +243,13 @@ void process_turn(struct process *p, int64_t timeout_ms) {
     link_server_wait(p->link, &p->signal_fd, NULL, 1, timeout_ms);
     int64_t now = run_clock_turn(&p->clock, clock_ms());
     take_signals(p);
+    if (p->lease && !lease_is_held(p->lease)) {
+        p->end = PROCESS_LEASE_LOST;
+        return;
+    }
     int64_t began_us = clock_us();
     p->core_ms = sched_run(p->core, now);
+    process_send_wants(p);
     if (p->dirty)
         metric_observe(&scheduler_metrics[METRIC_PLAN_SECONDS],
                        (double)(clock_us() - began_us) / 1e6);

@@ -23,13 +23,19 @@
 #include "scheduler/fence_ledger.h"
 #include "scheduler/run_clock.h"
 #include "scheduler/settings.h"
+#include "scheduler/want_ledger.h"
 
-enum { PROCESS_STUCK_MS = 5000 }; /* no turn for so long: not ready */
+enum {
+    PROCESS_STUCK_MS = 5000, /* no turn for so long: not ready */
+    PROCESS_ENDPOINTS_MAX = 8
+};
 enum process_end {
     PROCESS_RUNS,
     PROCESS_DRAINED,
     PROCESS_DRAIN_TIMEOUT,
     PROCESS_TERMINATED,
+    PROCESS_HANDED_OVER, /* SIGTERM; whoever stands by goes on */
+    PROCESS_LEASE_LOST,
     PROCESS_SUPERSEDED
 };
 
@@ -42,11 +48,14 @@ struct process {
     const struct scheduler_settings *settings; /* borrowed */
     struct sched *core;
     struct link_server *link;
+    struct lease *lease;      /* NULL: nobody else may lead */
+    uint64_t epoch_number;    /* the first one's */
     struct http_admin *admin; /* NULL: no admin port */
     _Atomic bool ready;       /* for the admin port's thread: takes work, */
     _Atomic int64_t turn_ms;  /* and turns */
     struct bundle_relay bundles;
     struct fence_ledger fences;
+    struct want_ledger wants; /* not told yet */
     struct run_clock clock;
     int64_t started_ms; /* of clock_ms */
     struct peer_list gateways, supervisors;
@@ -60,8 +69,9 @@ struct process {
     bool status_due, dirty; /* dirty: metrics are behind */
 };
 
-/* Blocks SIGTERM and SIGINT, loads the secret, listens. Borrows *settings until process_release. 0, or
- * a code with *err filled and nothing to release. */
+/* Blocks SIGTERM and SIGINT, waits for the lease if there is one, loads the secret, listens. Borrows
+ * *settings until process_release. 0, or a code with *err filled and nothing to release; ERR_CLOSED: asked
+ * to end before it led. */
 MUST_CHECK int process_init(struct process *p, const struct scheduler_settings *settings,
                             struct error *err);
 /* Closes sockets and the admin port; a process_init that failed has done it. */
@@ -78,6 +88,7 @@ struct sched_sink process_sink(struct process *p);
 void process_send(struct process *p, struct u128 peer, enum wire_kind kind); /* what p->out holds */
 void process_send_status(struct process *p);
 void process_repeat_fences(struct process *p); /* those that are due again */
+void process_send_wants(struct process *p);    /* once there is a supervisor */
 struct bundle_relay_calls process_bundle_calls(struct process *p);
 
 void peer_list_add(struct peer_list *list, struct u128 peer); /* once */

@@ -38,9 +38,10 @@ struct metric scheduler_metrics[METRIC_COUNT] = {
     [METRIC_REQUESTS] = COUNTER("requests", "Submits taken."),
     [METRIC_REJECTS] = LABELLED("rejects", "Requests refused.", "reason",
                                 "none|overloaded|no_model|invalid|too_long|deadline|poison|"
-                                "draining|revision|unsupported|unknown"),
+                                "draining|revision|unsupported|unknown|moved|tenant_requests|"
+                                "tenant_tokens|old_workers"),
     [METRIC_FINISHES] = LABELLED("finishes", "Sequences ended.", "reason",
-                                 "none|stop|length|cancelled|error|deadline"),
+                                 "none|stop|length|cancelled|error|deadline|constraint"),
     [METRIC_RETRANSMITS] = COUNTER("retransmits", "Runs of tokens sent again to a gateway."),
     [METRIC_WORKER_DEATHS] = COUNTER("worker_deaths", "Workers that ended or fell silent."),
     [METRIC_WORKER_FAULTS] =
@@ -61,6 +62,10 @@ struct metric scheduler_metrics[METRIC_COUNT] = {
     [METRIC_BAD_FRAMES] = COUNTER("bad_frames", "Frames dropped as malformed."),
     [METRIC_STALE_FRAMES] =
         COUNTER("stale_frames", "Frames dropped as of a lower epoch or of no registration."),
+    [METRIC_REFUSED_PEERS] =
+        COUNTER("refused_peers", "Connections refused: no key that is allowed, or another user's."),
+    [METRIC_REFUSED_FRAMES] =
+        COUNTER("refused_frames", "Frames dropped because their sender's key is of another role."),
     [METRIC_REFUSED_SENDS] =
         COUNTER("refused_sends", "Frames not sent because a peer's queue was full."),
     [METRIC_REGISTRATIONS] = COUNTER("registrations", "Hellos taken."),
@@ -90,6 +95,8 @@ static void publish_link(const struct link_stats *s) {
     set_label(METRIC_FRAME_BYTES, 1, s->sent_bytes);
     set(METRIC_BAD_FRAMES, s->bad_frames);
     set(METRIC_STALE_FRAMES, s->stale_frames);
+    set(METRIC_REFUSED_PEERS, s->refused_peers);
+    set(METRIC_REFUSED_FRAMES, s->refused_frames);
     set(METRIC_REFUSED_SENDS, s->refused_sends);
     set(METRIC_REGISTRATIONS, s->registrations);
 }
@@ -119,9 +126,9 @@ void scheduler_metrics_publish(const struct sched_counts *c, const struct link_s
     };
     for (int i = METRIC_WAITING; i <= METRIC_REQUESTS; i++)
         set((enum scheduler_metric)i, values[i]);
-    for (int i = 0; i <= WIRE_REJECT_MOVED; i++)
+    for (int i = 0; i <= WIRE_REJECT_OLD_WORKERS; i++)
         set_label(METRIC_REJECTS, i, c->rejected[i]);
-    for (int i = 0; i <= WIRE_FINISH_DEADLINE; i++)
+    for (int i = 0; i <= WIRE_FINISH_CONSTRAINT; i++)
         set_label(METRIC_FINISHES, i, c->finished[i]);
     set(METRIC_RETRANSMITS, c->retransmits);
     set(METRIC_WORKER_DEATHS, c->deaths);

@@ -10,7 +10,7 @@ LONG=${LONG:-0}
 
 # What the product is built with, in Debian's names; tests/packages.sh has the other distributions'.
 PACKAGES_BUILD="cmake ninja-build gcc g++ pkg-config libzmq3-dev libevent-dev libcjson-dev libprotobuf-c-dev
-    protobuf-c-compiler protobuf-compiler libyaml-dev libxxhash-dev libpcre2-dev libutf8proc-dev libedit-dev curl ca-certificates"
+    protobuf-c-compiler protobuf-compiler libyaml-dev libxxhash-dev libpcre2-dev libutf8proc-dev libedit-dev libcurl4-openssl-dev libssl-dev curl ca-certificates"
 PACKAGES_TEST="clang-format-14 python3 python3-venv procps qemu-user-static"
 PACKAGES_FUZZ="clang-14 libclang-rt-14-dev"
 
@@ -25,14 +25,16 @@ skip() { # skip KIND NAME WHY: a failure where the kind is required
     if required "$1"; then not_ok "$2" "needs $1, which is required here: $3"; else printf 'skip %s %s: %s\n' "$1" "$2" "$3"; fi
 }
 
-# --- what is drawn: tests too long for one run take turns, another share at each commit; TRIREME_TEST_ALL=1 runs all of them ---
-commit() { git -C "$ROOT" rev-parse HEAD 2>/dev/null || echo none; }
-lot() { local rest; for rest in "$@"; do printf '%s %s\n' "$(printf '%s %s' "$(commit)" "$rest" | md5sum | cut -c1-12)" "$rest"; done | sort | cut -d' ' -f2-; }
+# --- what is drawn: tests too long for one run take turns, another share at each commit; TRIREME_TEST_ALL=1 runs all of them. The hash
+# is that of the files: a commit that is moved onto another branch unchanged draws what it drew before ---
+drawn_by() { git -C "$ROOT" rev-parse 'HEAD^{tree}' 2>/dev/null || echo none; }
+drawn_number() { echo $((0x$(drawn_by | md5sum | cut -c1-6))); }
+lot() { local rest; for rest in "$@"; do printf '%s %s\n' "$(printf '%s %s' "$(drawn_by)" "$rest" | md5sum | cut -c1-12)" "$rest"; done | sort | cut -d' ' -f2-; }
 drawn() { # drawn SHARES NAME...: one of so many equal shares of the names
     local shares=$1 turn
     shift
     [ "${TRIREME_TEST_ALL:-0}" != 1 ] || shares=1
-    turn=$((0x$(commit | md5sum | cut -c1-6) % shares))
+    turn=$(($(drawn_number) % shares))
     [ "$shares" = 1 ] || say "share $((turn + 1)) of $shares, drawn by the commit; TRIREME_TEST_ALL=1 runs all"
     printf '%s\n' "$@" | awk -v shares="$shares" -v turn=$turn 'NR % shares == turn'
 }
@@ -152,6 +154,38 @@ sources() {
         -type f \( -name '*.c' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print | sed 's|^\./||' | sort
 }
 
+# --- suites ---
+# A suite is any executable tests/suites/NN-name.sh. "# timeout: SECONDS" in its head sets its limit (600). One with "-long" in its name
+# runs with --long; one with "# long: yes" in its head runs in both, the second time with LONG=1. "# seconds: N" says what a long run takes
+# on two idle cores, for --within.
+declared() { # declared FILE timeout|seconds OTHERWISE
+    local number
+    number=$(head -6 "$1" | sed -n "s/^# $2: *\([0-9][0-9]*\).*/\1/p")
+    echo "${number:-$3}"
+}
+
+suite_runs() { # suite_runs FILE LONG FILTER
+    local name
+    name=$(basename "$1" .sh)
+    case $name in *"$3"*) ;; *) return 1 ;; esac
+    case $name in
+    *-long*) [ "$2" = 1 ] ;;
+    *) [ "$2" = 0 ] || head -5 "$1" | grep -q '^# long: yes' ;;
+    esac
+}
+# Is there time for a suite? WITHIN: the seconds for all, empty without a limit; started: the value of SECONDS when the first began; spent,
+# expected: what the suites so far took and what they declare, so that a slow machine begins fewer.
+suite_fits() { # suite_fits FILE
+    local seconds
+    [ -n "$WITHIN" ] || return 0
+    seconds=$(declared "$1" seconds 60)
+    if [ "$spent" -gt "$expected" ]; then seconds=$((seconds * spent / (expected + 1))); fi
+    [ $((SECONDS - started + seconds)) -le "$WITHIN" ]
+}
+suite_order() { # the suites' files; with --within in an order drawn by the commit
+    if [ -n "$WITHIN" ]; then lot tests/suites/*.sh; else printf '%s\n' tests/suites/*.sh; fi
+}
+
 # --- Python and node tools, made when first asked for; nonzero when they cannot be had ---
 retry() { "$@" || { sleep 5; "$@"; } || { sleep 20; "$@"; }; }
 need_venv() { # need_venv [LIST [FOLDER]]: then "$VENV/bin/python", or FOLDER's
@@ -200,18 +234,23 @@ run_unit() { # run_unit BUILD_FOLDER PREFIX PROGRAM [FILTER]
     [ $((SECONDS - began)) -lt 5 ] || say "$program took $((SECONDS - began)) s"
     rm -f "$out" "$out.err"
 }
-run_programs() { # run_programs BUILD_FOLDER PREFIX FILTER PROGRAM...: two at a time, their verdicts in the order given
-    local folder=$1 prefix=$2 filter=$3 program running=0 dir
+# run_programs BUILD_FOLDER PREFIX FILTER PROGRAM...: two at a time, their verdicts in the order given. With RUN_SECONDS none begins later
+# than that.
+run_programs() {
+    local folder=$1 prefix=$2 filter=$3 program running=0 tried=0 began=$SECONDS dir
     shift 3
     dir=$(mktemp -d)
     for program in "$@"; do
+        [ -z "${RUN_SECONDS:-}" ] || [ $((SECONDS - began)) -lt "$RUN_SECONDS" ] || break
+        tried=$((tried + 1))
         if [ $running -ge 2 ]; then wait -n || true; running=$((running - 1)); fi
         run_unit "$folder" "$prefix" "$program" "$filter" >"$dir/$program" &
         running=$((running + 1))
     done
     wait
-    for program in "$@"; do cat "$dir/$program"; done
+    for program in "$@"; do [ ! -f "$dir/$program" ] || cat "$dir/$program"; done
     rm -rf "$dir"
+    [ $tried = $# ] || say "$tried of $# programs begun in $RUN_SECONDS s"
 }
 # Runs one unit program under an emulator; one verdict for all of its tests.
 emulated_unit() { # emulated_unit "EMULATOR ARGUMENTS" BUILD_FOLDER PREFIX PROGRAM

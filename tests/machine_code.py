@@ -16,12 +16,12 @@ BUDGET_MULTIPLY, BUDGET_STAGE, BUDGET_COPY, BUDGET_BULK = 25, 60, 10, 20
 
 
 def kernels(text):
-    """(type, rows, warpgroups) and its instructions, as (address, text)."""
+    """(type, rows, warpgroups, blocks an SM) and its instructions, as (address, text)."""
     found, code = {}, None
     for line in text.splitlines():
         if "Function :" in line:
             name = KERNEL.search(line)
-            code = found.setdefault(tuple(int(i) for i in name.groups()[:3]), []) if name else None
+            code = found.setdefault(tuple(int(name.group(i)) for i in (1, 2, 3, 5)), []) if name else None
         elif code is not None and (match := INSTRUCTION.match(line)):
             code.append((int(match.group(1), 16), match.group(2).strip()))
     return found
@@ -50,8 +50,12 @@ def measure(code):
     return (len(multiply), count(multiply, "HGMMA")), (len(bring), count(bring, "LDGSTS"), count(bring, "UBLKCP"))
 
 
-def judge(rows, groups, multiply, bring):
+def judge(rows, groups, blocks, code):
+    multiply, bring = measure(code)
     wrong = []
+    # Who asks for more registers than its block was launched with waits for ever: with two blocks an SM there are 32768.
+    if blocks > 1 and count([text for _, text in code], "USETMAXREG"):
+        wrong.append(f"moves registers, with {blocks} blocks an SM")
     if not multiply[1]:
         wrong.append("no loop with HGMMA")
     elif multiply[0] > BUDGET_MULTIPLY * multiply[1]:
@@ -68,12 +72,12 @@ def main():
     found = kernels(text)
     if len(found) < 16:
         print(f"{len(found)} kernels of 16")
-    for (kind, rows, groups), code in sorted(found.items()):
+    for (kind, rows, groups, blocks), code in sorted(found.items()):
         multiply, bring = measure(code)
         if "--table" in sys.argv and kind == 3:
             print(f"| {rows} | {groups} | {multiply[0]} | {multiply[1]} | {bring[0]} | {bring[1]} | {bring[2]} |")
         elif "--table" not in sys.argv:
-            print("".join(line + "\n" for line in judge(rows, groups, multiply, bring)), end="")
+            print("".join(line + "\n" for line in judge(rows, groups, blocks, code)), end="")
 
 
 if __name__ == "__main__":

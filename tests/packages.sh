@@ -17,6 +17,8 @@ libxxhash-dev        xxhash-devel
 libpcre2-dev         pcre2-devel
 libutf8proc-dev      utf8proc-devel
 libedit-dev          libedit-devel
+libcurl4-openssl-dev libcurl-devel
+libssl-dev           openssl-devel
 python3-venv         python3
 nodejs               nodejs
 npm                  nodejs-npm

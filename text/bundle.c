@@ -86,14 +86,14 @@ struct folder {
     size_t count;
 };
 
-static int read_into(struct folder *f, const char *dir, const char *name, struct error *err) {
-    char *path = path_join(dir, name);
+/* What is at `path`, as a file of this name; nothing where it is not there. */
+static int read_as(struct folder *f, const char *path, const char *name, struct error *err) {
     int rc = 0;
     if (file_exists(path)) {
         struct buf *content = &f->contents[f->count];
         rc = f->count == BUNDLE_FILES_MAX
-                 ? error_set(err, ERR_LIMIT, "'%s' has more than %d text files", dir,
-                             BUNDLE_FILES_MAX)
+                 ? error_set(err, ERR_LIMIT, "there are more than %d text files at '%s'",
+                             BUNDLE_FILES_MAX, path)
                  : file_read(path, BUNDLE_BYTES_MAX, content, err);
         if (!rc) {
             snprintf(f->names[f->count], sizeof f->names[0], "%s", name);
@@ -102,6 +102,12 @@ static int read_into(struct folder *f, const char *dir, const char *name, struct
             f->count++;
         }
     }
+    return rc;
+}
+
+static int read_into(struct folder *f, const char *dir, const char *name, struct error *err) {
+    char *path = path_join(dir, name);
+    int rc = read_as(f, path, name, err);
     mem_free(path);
     return rc;
 }
@@ -196,31 +202,53 @@ static int read_gguf(struct folder *f, const char *path, struct error *err) {
     return 0;
 }
 
-int bundle_pack(const char *dir, struct buf *out, struct error *err) {
-    CHECK(dir && out);
-    static const char *const NAMES[] = {
-        "tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json",
-        "chat_template.jinja", "chat_template.json",    "generation_config.json",
-        "config.json",         "tokenizer.model",       "added_tokens.json",
-        BUNDLE_WORLD};
+/* The folder's vocabulary: files that another one stands in for. */
+static int read_vocabulary(struct folder *f, const char *dir, struct error *err) {
+    static const char *const NAMES[] = {"tokenizer.json",          "tokenizer_config.json",
+                                        "special_tokens_map.json", "tokenizer.model",
+                                        "added_tokens.json",       BUNDLE_WORLD};
     static const char *const OLDER[] = {"tekken.json", "vocab.json", "merges.txt", "encoder.json",
                                         /* where there is no tokenizer.json */
                                         "vocab.bpe", "vocab.txt"};
+    int rc = 0;
+    for (size_t i = 0; !rc && i < ARRAY_LEN(NAMES); i++)
+        rc = read_into(f, dir, NAMES[i], err);
+    for (size_t i = 0; !rc && i < ARRAY_LEN(OLDER) && !has_file(f, "tokenizer.json"); i++)
+        rc = read_into(f, dir, OLDER[i], err);
+    return rc;
+}
+
+/* The vocabulary in a file of the caller's, under a name that is opened whatever its form is. */
+static int read_other_vocabulary(struct folder *f, const char *path, struct error *err) {
+    if (!file_exists(path))
+        return error_set(err, ERR_NOT_FOUND, "there is no vocabulary '%s'", path);
+    return read_as(f, path, "tokenizer.model", err);
+}
+
+int bundle_pack(const char *dir, struct buf *out, struct error *err) {
+    return bundle_pack_with(dir, NULL, out, err);
+}
+
+int bundle_pack_with(const char *dir, const char *vocab, struct buf *out, struct error *err) {
+    CHECK(dir && out);
+    static const char *const NAMES[] = {"chat_template.jinja", "chat_template.json",
+                                        "generation_config.json", "config.json"};
     struct folder *f = mem_alloc(sizeof *f);
     char *gguf = gguf_path_of(dir);
     int rc = 0;
     for (size_t i = 0; !rc && i < ARRAY_LEN(NAMES) && dir_exists(dir); i++)
         rc = read_into(f, dir, NAMES[i], err);
-    for (size_t i = 0;
-         !rc && i < ARRAY_LEN(OLDER) && dir_exists(dir) && !has_file(f, "tokenizer.json"); i++)
-        rc = read_into(f, dir, OLDER[i], err);
+    if (!rc && vocab)
+        rc = read_other_vocabulary(f, vocab, err);
+    else if (!rc && dir_exists(dir))
+        rc = read_vocabulary(f, dir, err);
     if (!rc && dir_exists(dir))
         rc = read_named_templates(f, dir, err);
     if (!rc && gguf && !has_tokenizer(f))
         rc = read_gguf(f, gguf, err);
     mem_free(gguf);
     if (!rc && !has_tokenizer(f))
-        rc = error_set(err, ERR_NOT_FOUND, "'%s' has no tokenizer.json", dir);
+        rc = error_set(err, ERR_NOT_FOUND, "'%s' has no tokenizer.json; see --vocab", dir);
     if (!rc)
         rc = bundle_pack_files(f->files, f->count, out, err);
     for (size_t i = 0; i < BUNDLE_FILES_MAX; i++)

@@ -43,6 +43,10 @@ struct bundle {
  * its vocabulary as tokenizer.gguf, its chat template and the names of its BOS and EOS. Missing
  * ones are left out; ERR_NOT_FOUND when there is no vocabulary. Replaces what out held. */
 MUST_CHECK int bundle_pack(const char *dir, struct buf *out, struct error *err);
+/* The same with the vocabulary in the file `vocab` (of any form that text/tokenizer/open.h reads) instead
+ * of the folder's own; NULL: the folder's. */
+MUST_CHECK int bundle_pack_with(const char *dir, const char *vocab, struct buf *out,
+                                struct error *err);
 /* Packs files already in memory (any order; names checked as above). */
 MUST_CHECK int bundle_pack_files(const struct bundle_file *files, size_t count, struct buf *out,
                                  struct error *err);

@@ -555,6 +555,8 @@ static int render_once(struct render *r, const struct chat *chat, const struct n
         rc = template_render(t->parsed, context, &q->limits, out, r->err);
     if (!rc && q->continue_final_message)
         rc = cut_at_tag(r, final, out, before);
+    if (rc && r->arena.starved)
+        rc = error_set(r->err, ERR_MEMORY, "out of memory");
     arena_release(&r->arena);
     if (rc)
         out->len = before;

@@ -8,6 +8,8 @@ enum { GUARD_BYTES = 3 }; /* EF B7 90 to EF B7 AF */
 
 static uint32_t used_in_text(struct bytes text) {
     uint32_t used = 0;
+    if (!text.len) /* nor data, where it is no string */
+        return 0;
     const uint8_t *p = text.data, *end = text.data + text.len;
     while (p < end && (p = memchr(p, 0xEF, (size_t)(end - p)))) {
         if (end - p >= GUARD_BYTES && p[1] == 0xB7 && p[2] >= 0x90 && p[2] <= 0xAF)

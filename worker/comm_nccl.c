@@ -155,7 +155,7 @@ static void receive_from(struct comm_nccl *c, void *x, size_t count, int type, u
         (void)!wait_for_nccl(c, result, "receiving", 0);
 }
 
-/* Every rank's values to every rank, then 0 + first + second + ... */
+/* Every rank's values to every rank, then first + second + ... */
 void comm_nccl_sum(struct comm_nccl *c, struct stream *s, void *x, uint32_t rows, uint32_t width,
                    enum storage_type type) {
     size_t count = (size_t)rows * width, bytes = storage_bytes(type, count);
@@ -174,15 +174,11 @@ void comm_nccl_sum(struct comm_nccl *c, struct stream *s, void *x, uint32_t rows
         end(c);
     if (c->failed)
         return;
-    stream_fill(s, x, 0, bytes);
-    for (uint32_t r = 0; r < c->config.place.tp; r++)
-        s->dev->ops->rmsnorm(s, &(struct op_rmsnorm){.x = x,
-                                                     .delta = (char *)c->gathered + r * bytes,
-                                                     .rows = rows,
-                                                     .width = width,
-                                                     .eps = 1,
-                                                     .x_f32 = f32,
-                                                     .delta_f32 = f32});
+    s->dev->ops->rows->sum_addends(s, &(struct op_sum_addends){.x = x,
+                                                               .addends = c->gathered,
+                                                               .addend_count = c->config.place.tp,
+                                                               .count = count,
+                                                               .f32 = f32});
 }
 
 void comm_nccl_gather(struct comm_nccl *c, struct stream *s, float *all, size_t stride,

@@ -41,8 +41,7 @@ void comm_nccl_free(struct comm_nccl **c);
 /* 0, or the code that every call returns by now, with *err filled. */
 int comm_nccl_failed(const struct comm_nccl *c, struct error *err);
 
-/* As comm_sum, of [rows, width] in device memory, act or f32, in stream order. Rounded after each
- * addition. */
+/* As comm_sum, bit for bit, of [rows, width] in device memory, act or f32, in stream order. */
 void comm_nccl_sum(struct comm_nccl *c, struct stream *s, void *x, uint32_t rows, uint32_t width,
                    enum storage_type type);
 /* As rank_calls.gather. ranges: [tp], each rank's columns. */

@@ -13,8 +13,7 @@
 #include "worker/grammar_store.h"
 #include "worker/worker_metrics.h"
 
-/* A drained worker waits so long for the scheduler to take its sequences away. */
-enum { DRAIN_MS = 30000, DRAIN_QUIET_MS = 300, TURN_MS = 900 };
+enum { DRAIN_QUIET_MS = 300, TURN_MS = 900 };
 /* Between registrations that end without a step. */
 enum { BACKOFF_FIRST_MS = 100, BACKOFF_MAX_MS = 5000 };
 
@@ -41,6 +40,8 @@ struct control {
     char model_name[WORKER_NAME_MAX];
     struct error failure;
     bool failed, draining;
+    bool tells_release; /* this scheduler says when nothing is left for a worker that drains */
+    bool released;      /* it has */
     int64_t drain_end_ms, last_plan_ms;
     /* A registration that fails without a step is not followed by the next one at once: until then
      * Hello says loading, so that nobody waits for us. */
@@ -85,6 +86,7 @@ static void fill_place(const struct control *c, struct wire_hello *hello) {
 static void fill_hello(void *ctx, struct wire_hello *hello) {
     struct control *c = ctx;
     hello->model = bytes_str(c->model_name);
+    hello->features |= WIRE_FEATURE_TOKEN_LISTS;
     if (c->phase != PHASE_LOADING)
         executor_describe(compute_executor(c->config->compute), hello);
     hello->name = bytes_str(c->config->settings->name);
@@ -144,6 +146,8 @@ static void on_registered(void *ctx, struct epoch epoch, const struct wire_welco
     LOG_SOME(LOG_INFO, "registered with the scheduler epoch=%" PRIu64 " state=%s", epoch.number,
              c->registered_ready ? "ready" : "loading");
     c->last_plan_ms = clock_ms();
+    c->tells_release = welcome->features & WIRE_FEATURE_RELEASE;
+    c->released = false;
     publish_ready(c);
 }
 
@@ -215,7 +219,7 @@ static void prepare_resource(struct control *c, struct bytes payload) {
         return;
     bool grammar = prepare.resource == WIRE_RESOURCE_GRAMMAR && store &&
                    prepare.subkind >= WIRE_GRAMMAR_JSON_SCHEMA &&
-                   prepare.subkind <= WIRE_GRAMMAR_STRUCTURE;
+                   prepare.subkind <= WIRE_GRAMMAR_TOKENS;
     if (grammar)
         grammar_store_prepare(store, prepare.hash, (enum wire_grammar_kind)prepare.subkind,
                               prepare.source);
@@ -256,13 +260,25 @@ static void start_drain(struct control *c, int64_t ms) {
     }
 }
 
+/* Begin, or the end of one that has begun. */
+static void take_drain(struct control *c, struct bytes payload) {
+    struct wire_drain drain;
+    arena_reset(&c->arena);
+    if (message_unpack_drain(payload, &c->arena, &drain, NULL))
+        return;
+    if (c->draining && drain.deadline_ms == 0)
+        c->released = true;
+    else
+        start_drain(c, c->config->settings->drain_ms);
+}
+
 static void on_frame(void *ctx, enum wire_kind kind, struct bytes payload) {
     struct control *c = ctx;
     switch (kind) {
     case WIRE_PLAN: take_plan(c, payload); break;
     case WIRE_BUNDLE_GET: serve_chunk(c, payload); break;
     case WIRE_PREPARE: prepare_resource(c, payload); break;
-    case WIRE_DRAIN: start_drain(c, DRAIN_MS); break;
+    case WIRE_DRAIN: take_drain(c, payload); break;
     default: log_debug("unexpected message %s", message_kind_name(kind)); break;
     }
 }
@@ -328,17 +344,19 @@ static void take_signal(struct control *c) {
         return;
     if (c->draining)
         c->drain_end_ms = 0; /* a second one: at once */
-    start_drain(c, DRAIN_MS);
+    start_drain(c, c->config->settings->drain_ms);
 }
 
-/* Nothing was asked of us for a while and nothing is being computed. */
+/* The scheduler has nothing left for us; where there is none that says so, nothing was asked of us
+ * for a while and nothing is being computed. */
 static bool drained(const struct control *c) {
     int64_t now_ms = clock_ms();
     if (!c->draining)
         return false;
     bool quiet = !atomic_load(&c->config->progress->step_start_ms) &&
                  now_ms - c->last_plan_ms >= DRAIN_QUIET_MS;
-    return now_ms >= c->drain_end_ms || c->phase == PHASE_LOADING || quiet;
+    bool over = link_client_is_registered(c->link) && c->tells_release ? c->released : quiet;
+    return now_ms >= c->drain_end_ms || c->phase == PHASE_LOADING || over;
 }
 
 /* How long to wait for something to happen. */
@@ -358,7 +376,9 @@ int control_run(const struct control_config *config, struct error *err) {
     struct control c = {.config = config, .phase = PHASE_LOADING};
     struct link_client_config link = {.endpoint = config->settings->connect,
                                       .role = WIRE_ROLE_WORKER,
-                                      .instance = config->instance};
+                                      .instance = config->instance,
+                                      .key_file = config->settings->key_file,
+                                      .allow_keys = config->settings->allow_keys};
     buf_init(&c.held, 0);
     buf_init(&c.answer.payload, 0);
     buf_init(&c.scratch, 0);

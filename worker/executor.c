@@ -12,6 +12,7 @@ struct executor {
     struct flight_ring ring;
     struct grammar_store *grammars; /* NULL: this rank samples nothing */
     struct constraints constraints;
+    struct pooling_state pooling;
     struct grammar_entry **entries; /* [slots]: of a plan's admissions */
     uint32_t *added_at;             /* [blocks]: of mirror_apply */
     struct comm_record record;      /* tokens being received */
@@ -29,6 +30,24 @@ static int open_grammars(struct executor *e, struct error *err) {
     constraints_init(&e->constraints, e->grammars, slots, vocab);
     for (uint32_t i = 0; i < e->ring.size && e->grammars && !rc; i++)
         rc = flight_add_masks(&e->ring.flights[i], slots, e->constraints.word_count, err);
+    return rc;
+}
+
+/* Only the rank that answers needs the states. */
+static int open_pooling(struct executor *e, struct error *err) {
+    const struct loaded *l = &e->loaded;
+    const struct wire_vectors *v = &l->vectors;
+    uint32_t slots = l->slots.table.slot_count;
+    /* with LAST or CLS a state a sequence, else one a position */
+    bool few = v->pooling == WIRE_POOLING_LAST || v->pooling == WIRE_POOLING_CLS;
+    uint32_t states = few ? MIN(slots, l->max_step_tokens) : l->max_step_tokens;
+    int rc = 0;
+    if (!v->pooling || !ranks_answer(&l->ranks))
+        return 0;
+    pooling_init(&e->pooling, v->pooling, l->model.spec.hidden, slots,
+                 v->scores ? &l->model.weights.score : NULL);
+    for (uint32_t i = 0; i < e->ring.size && !rc; i++)
+        rc = flight_add_vectors(&e->ring.flights[i], slots, states, &e->pooling, err);
     return rc;
 }
 
@@ -83,6 +102,8 @@ int executor_new(struct executor **out, const struct worker_settings *settings,
         rc = flight_ring_init(&e->ring, l->dev, l->steps_in_flight, slots, err);
     if (!rc)
         rc = open_grammars(e, err);
+    if (!rc)
+        rc = open_pooling(e, err);
     if (rc) {
         executor_free(&e);
         return rc;
@@ -93,7 +114,8 @@ int executor_new(struct executor **out, const struct worker_settings *settings,
                                                     .vocab = l->model.spec.vocab,
                                                     .block_tokens = l->geometry.block_tokens,
                                                     .block_count = l->slots.kv.block_count,
-                                                    .snapshot_count = l->geometry.snapshot_count});
+                                                    .snapshot_count = l->geometry.snapshot_count,
+                                                    .vectors = l->vectors});
     plan_apply_init(&e->apply, l, &e->mirror, &e->constraints);
     e->apply.take_earlier = take_earlier;
     e->apply.take_ctx = e;
@@ -112,6 +134,7 @@ void executor_free(struct executor **out) {
     mirror_release(&e->mirror);
     plan_apply_release(&e->apply);
     flight_ring_release(&e->ring);
+    pooling_release(&e->pooling);
     constraints_release(&e->constraints);
     grammar_store_free(&e->grammars);
     loaded_release(&e->loaded);
@@ -329,6 +352,9 @@ int executor_collect(struct executor *e, bool wait, struct wire_step_result *res
         *result = (struct wire_step_result){.plan_number = f->plan_number};
     } else {
         flight_finish(f, alone ? &e->mirror : NULL, result);
+        for (uint32_t i = 0; i < f->row_count && e->grammars; i++)
+            if (f->finishes[i] == WIRE_FINISH_ERROR && constraints_are_stuck(&e->constraints, f, i))
+                f->finishes[i] = WIRE_FINISH_CONSTRAINT;
         rc = alone ? 0 : send_tokens(e, f->plan_number, err);
         if (rc < 0)
             return rc;

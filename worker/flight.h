@@ -6,7 +6,7 @@
 #define WORKER_FLIGHT_H
 
 #include "kernels/ops.h"
-#include "worker/mirror.h"
+#include "worker/pooling.h"
 
 enum { FLIGHT_OPS_MAX = 4096 }; /* block operations of one plan */
 
@@ -36,15 +36,26 @@ struct flight {
     /* [slot_count]: sampling row's place in out; ROW_NONE: the row does not sample */
     uint32_t *sample_of;
     struct sample_out out; /* host memory of the device */
+    /* Of prompts that become vectors; NULL: the model makes none. */
+    struct pooling_state *pooling;        /* borrowed: the executor's */
+    float *states;                        /* host memory of the device [state_max, width] */
+    uint32_t *state_first, *state_counts; /* [slot_count]: a row's share of them */
+    uint32_t state_max;
+    float *vectors; /* [slot_count, width] */
     /* The result's columns. */
     uint32_t *slots, *token_counts, *finishes, *tokens, *tops, *logprob_ids;
     uint32_t *ops_done; /* 0, 1, 2, ...: operations are done in the plan's order */
     float *logprob_values;
+    float *sampler_states;
 };
 
 /* FREE, with room for the results of slot_count rows. ERR_MEMORY: nothing is kept. */
 MUST_CHECK int flight_init(struct flight *f, struct device *dev, uint32_t slot_count,
                            struct error *err);
+/* Makes room for vectors, and for the states of so many positions that they are made of. ERR_MEMORY:
+ * release it all the same. */
+MUST_CHECK int flight_add_vectors(struct flight *f, uint32_t slot_count, uint32_t state_max,
+                                  struct pooling_state *pooling, struct error *err);
 /* Makes room for the masks of slot_count rows, of so many words each. ERR_MEMORY: none is there. */
 MUST_CHECK int flight_add_masks(struct flight *f, uint32_t slot_count, uint32_t word_count,
                                 struct error *err);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/pool.h"
 #include "grammar/structure.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -15,7 +16,8 @@ struct grammar_entry {
     struct grammar_entry *next; /* of the same store, most recently used first */
     struct u128 hash;
     struct program program;
-    struct grammar_run *run;
+    struct grammar_run *run; /* NULL: it is the tokens */
+    struct token_vec tokens;
     size_t bytes;
     uint32_t users;
     int64_t hold_until_ms;
@@ -106,6 +108,37 @@ static void load_vocab(struct grammar_store *s) {
 
 /* ---- compiling ---- */
 
+/* Ids apart by commas, each below token_count. */
+static int read_tokens(struct bytes text, uint32_t token_count, struct token_vec *out,
+                       struct error *err) {
+    size_t at = 0;
+    while (at < text.len) {
+        uint64_t id = 0;
+        size_t first = at;
+        for (; at < text.len && text.data[at] >= '0' && text.data[at] <= '9'; at++)
+            id = MIN(id * 10 + (uint64_t)(text.data[at] - '0'), (uint64_t)UINT32_MAX);
+        bool last = at == text.len;
+        if (at == first || id >= token_count || (!last && text.data[at] != ','))
+            return error_set(err, ERR_INVALID, "no list of this model's tokens");
+        vec_push(out, (uint32_t)id);
+        at += !last;
+    }
+    return 0;
+}
+
+static struct grammar_entry *list_tokens(const struct grammar_store *s,
+                                         const struct compile_job *job, struct error *err) {
+    struct grammar_entry *entry = mem_alloc(sizeof *entry);
+    *entry = (struct grammar_entry){.hash = job->hash};
+    if (read_tokens(buf_bytes(&job->text), s->token_count, &entry->tokens, err)) {
+        vec_release(&entry->tokens);
+        mem_free(entry);
+        return NULL;
+    }
+    entry->bytes = sizeof *entry + entry->tokens.count * sizeof *entry->tokens.items;
+    return entry;
+}
+
 static struct grammar_entry *compile(struct grammar_store *s, const struct compile_job *job,
                                      struct error *err) {
     static const enum grammar_kind KINDS[] = {[WIRE_GRAMMAR_JSON_SCHEMA] = GRAMMAR_JSON_SCHEMA,
@@ -114,6 +147,8 @@ static struct grammar_entry *compile(struct grammar_store *s, const struct compi
                                               [WIRE_GRAMMAR_JSON] = GRAMMAR_JSON_SCHEMA,
                                               [WIRE_GRAMMAR_STRUCTURE] = GRAMMAR_STRUCTURE};
     struct program program;
+    if (job->kind == WIRE_GRAMMAR_TOKENS)
+        return list_tokens(s, job, err);
     if (!s->vocab && !s->vocab_error.code)
         load_vocab(s);
     if (!s->vocab) {
@@ -137,6 +172,7 @@ static struct grammar_entry *compile(struct grammar_store *s, const struct compi
 static void entry_free(struct grammar_entry *entry) {
     grammar_run_free(&entry->run);
     program_release(&entry->program);
+    vec_release(&entry->tokens);
     mem_free(entry);
 }
 
@@ -253,6 +289,7 @@ static void job_free(struct compile_job *job) {
 static void *store_main(void *arg) {
     struct grammar_store *s = arg;
     struct compile_job *job;
+    thread_give_way();
     pthread_mutex_lock(&s->lock);
     while ((job = next_job(s))) {
         struct error err = {0};
@@ -386,8 +423,14 @@ struct grammar_run *grammar_entry_run(struct grammar_entry *entry) {
     return entry->run;
 }
 
+struct tokens grammar_entry_tokens(const struct grammar_entry *entry) {
+    return (struct tokens){entry->tokens.items, entry->tokens.count};
+}
+
 void grammar_store_give(struct grammar_store *s, struct grammar_entry *entry) {
-    size_t bytes = program_size(&entry->program) + grammar_run_size(entry->run);
+    size_t bytes = entry->bytes;
+    if (entry->run)
+        bytes = program_size(&entry->program) + grammar_run_size(entry->run);
     pthread_mutex_lock(&s->lock);
     CHECK(entry->users);
     entry->users--;

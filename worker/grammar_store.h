@@ -2,11 +2,11 @@
  * grammar_store.h - constraints that are compiled for this model, by the hash that the scheduler
  * gave them.
  *
- * A thread of its own compiles, so that no step waits for it: the scheduler sends Prepare, and
- * admits a sequence only where the answer was Ready. What is ready stays for GRAMMAR_HOLD_MS from
- * the last Prepare on, and while a slot uses it; the scheduler asks again well before. Beyond that
- * it is kept while the budget of bytes has room, least recently used going first. When there is no
- * room, what is asked for waits until there is.
+ * A thread of its own compiles, and gives way to those that compute, so that no step waits for it:
+ * the scheduler sends Prepare, and admits a sequence only where the answer was Ready. What is ready
+ * stays for GRAMMAR_HOLD_MS from the last Prepare on, and while a slot uses it; the scheduler asks
+ * again well before. Beyond that it is kept while the budget of bytes has room, least recently used
+ * going first. When there is no room, what is asked for waits until there is.
  *
  * The model's tokens are sorted (grammar/vocab.h) when the first constraint comes.
  *
@@ -49,8 +49,10 @@ MUST_CHECK bool grammar_store_answer(struct grammar_store *store, struct u128 *h
 
 /* The entry, held until it is given back; NULL: it is not ready here. */
 struct grammar_entry *grammar_store_take(struct grammar_store *store, struct u128 hash);
-/* What it was compiled to; borrowed until the entry is given back. */
+/* What it was compiled to; borrowed until the entry is given back. NULL: it is a list of tokens. */
 struct grammar_run *grammar_entry_run(struct grammar_entry *entry);
+/* The tokens of WIRE_GRAMMAR_TOKENS, with which a sequence begins; borrowed likewise. */
+struct tokens grammar_entry_tokens(const struct grammar_entry *entry);
 /* Its matchers are freed. */
 void grammar_store_give(struct grammar_store *store, struct grammar_entry *entry);
 

@@ -2,18 +2,25 @@
 
 #include <stdio.h>
 
+#include "base/cache_folder.h"
+#include "base/fsutil.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "model/read/pooling.h"
 #include "model/run/rope.h"
 #include "text/bundle.h"
+#include "text/tokenizer/named_vocab.h"
 #include "worker/flight_ring.h"
 
 /* Bumped whenever a change to the kernels changes bits: part of the fingerprint. */
-#define KERNEL_BUILD "5"
+#define KERNEL_BUILD "7"
 
 /* A pipeline has a plan in each stage, and one more so that none of them waits for the
  * scheduler. */
 enum { STEPS_IN_FLIGHT = 2, POOL_SPIN_US = 60 };
+
+/* Fewer are packed faster than anybody notices. */
+enum { PACKED_BYTES_LEAST = 64 << 20 };
 
 static void on_progress(void *ctx, uint64_t done, uint64_t total) {
     progress_tick(ctx);
@@ -28,7 +35,9 @@ static int open_device(struct loaded *l, const struct worker_settings *s, struct
     static const char *const GEMM[] = {"own", "cublaslt"}; /* by the numbers of --gemm */
     static const char *const COMPUTE[] = {"auto", "f32", "bf16", "int8"}; /* and of --compute */
     struct device_options options = {
-        .kind = s->device ? model_device_kind(s->device, s->layers_on_gpu) : "auto",
+        .kind = s->cpu      ? "cpu"
+                : s->device ? model_device_kind(s->device, s->layers_on_gpu)
+                            : "auto",
         .isa = s->isa,
         .compute = COMPUTE[s->compute],
         .thread_count = (int)s->threads,
@@ -41,13 +50,84 @@ static int open_device(struct loaded *l, const struct worker_settings *s, struct
 /* By the numbers of --quantize. */
 static const enum storage_type QUANTIZE[] = {STORAGE_NONE, STORAGE_F8_E4M3, STORAGE_I8, STORAGE_U4};
 
+_Static_assert((int)POOLING_LAST == (int)WIRE_POOLING_LAST &&
+                   (int)POOLING_MEAN == (int)WIRE_POOLING_MEAN &&
+                   (int)POOLING_CLS == (int)WIRE_POOLING_CLS &&
+                   (int)POOLING_MAX == (int)WIRE_POOLING_MAX,
+               "both ends have the same numbers");
+
+/* What becomes of prompts that are to be embedded: as the model's files say, or --pooling. */
+static int choose_pooling(struct loaded *l, const struct worker_settings *s, struct error *err) {
+    /* by the numbers of --pooling */
+    static const enum pooling CHOICES[] = {POOLING_NONE, POOLING_NONE, POOLING_LAST,
+                                           POOLING_MEAN, POOLING_CLS,  POOLING_MAX};
+    struct pooling_spec spec = {.kind = CHOICES[s->pooling], .normalize = true};
+    if (l->model.spec.scores) {
+        l->vectors = (struct wire_vectors){.pooling = WIRE_POOLING_CLS,
+                                           .width = 1,
+                                           .whole_prompts = true,
+                                           .only = true,
+                                           .scores = true};
+        return 0;
+    }
+    int rc = s->pooling ? 0 : pooling_read(s->model, &spec, err);
+    bool encoder = l->model.spec.bidirectional, headless = l->model.spec.headless;
+    /* sentence-transformers' way with an encoder that has no modules */
+    if (!rc && encoder && !s->pooling && spec.kind == POOLING_NONE)
+        spec = (struct pooling_spec){.kind = POOLING_MEAN, .normalize = true};
+    if (!rc && headless && spec.kind == POOLING_NONE)
+        return error_set(err, ERR_INVALID,
+                         "the model has no head, so it writes no text: say with --pooling what "
+                         "becomes its embeddings");
+    if (rc || spec.kind == POOLING_NONE)
+        return rc;
+    if (l->model.spec.hidden > WIRE_MAX_VECTOR)
+        return error_set(err, ERR_UNSUPPORTED, "embeddings of %u values are more than %d",
+                         l->model.spec.hidden, WIRE_MAX_VECTOR);
+    l->vectors = (struct wire_vectors){.pooling = (enum wire_pooling)spec.kind,
+                                       .width = l->model.spec.hidden,
+                                       .normalize = spec.normalize,
+                                       .whole_prompts = encoder,
+                                       .only = headless};
+    return 0;
+}
+
+/* Where packed weights are kept; NULL: nowhere. Returns owned. */
+static char *open_packed_folder(const struct worker_settings *s) {
+    char *folder = s->packed_bytes ? cache_folder_open(s->cache_dir, "packed weights") : NULL;
+    if (folder && cache_folder_is_memory(folder)) {
+        mem_free(folder);
+        folder = NULL;
+    }
+    return folder;
+}
+
+/* The model's text files, with the vocabulary that --vocab says: a file, or a well-known one's name. */
+static int pack_texts(struct loaded *l, const struct worker_settings *s, struct error *err) {
+    struct buf path = {0};
+    if (!s->vocab || file_exists(s->vocab))
+        return bundle_pack_with(s->model, s->vocab, &l->bundle, err);
+    const struct named_vocab *known = named_vocab_find(s->vocab);
+    if (!known)
+        return error_set(err, ERR_NOT_FOUND,
+                         "--vocab '%s' is neither a file nor a vocabulary known by name: %s",
+                         s->vocab, named_vocab_list());
+    int rc = named_vocab_path(known, s->vocab_dir, &path, err);
+    if (!rc)
+        rc = bundle_pack_with(s->model, buf_text(&path), &l->bundle, err);
+    buf_release(&path);
+    return rc;
+}
+
 static int open_model(struct loaded *l, const struct worker_settings *s, struct error *err) {
     struct model_options model = {.dir = s->model,
                                   .config.strict = s->strict_config,
                                   .quantize = QUANTIZE[s->quantize],
                                   .layers_on_gpu = model_layers_wanted(s->layers_on_gpu),
                                   .progress = on_progress,
-                                  .progress_ctx = l->progress};
+                                  .progress_ctx = l->progress,
+                                  .packed_least = PACKED_BYTES_LEAST,
+                                  .packed_most = s->packed_bytes};
     if (!ranks_are_alone(&l->ranks))
         model.shard = &l->ranks.shard;
     if (!s->model || !*s->model)
@@ -59,9 +139,14 @@ static int open_model(struct loaded *l, const struct worker_settings *s, struct 
         log_warn("there is no GPU for --layers-on-gpu %u: the processor computes all layers",
                  model.layers_on_gpu);
     l->stream = stream_new(l->dev);
-    rc = bundle_pack(s->model, &l->bundle, err);
+    rc = pack_texts(l, s, err);
+    char *packed_folder = rc ? NULL : open_packed_folder(s);
+    model.packed_folder = packed_folder;
     if (!rc)
         rc = model_open(&l->model, &model, l->dev, l->stream, err);
+    mem_free(packed_folder);
+    if (!rc)
+        rc = choose_pooling(l, s, err);
     if (!rc)
         rc = kv_geometry_of(&l->geometry, &l->model, KV_TYPES[s->kv_type],
                             (uint32_t)s->block_tokens, err);
@@ -104,6 +189,13 @@ static uint64_t memory_max(const struct loaded *l, double fraction) {
     return (uint64_t)bytes;
 }
 
+/* Stages may lie on devices of different kinds, and all have to take the same steps. */
+static uint32_t step_tokens(const struct loaded *l, const struct worker_settings *s) {
+    if (s->max_step_tokens)
+        return (uint32_t)s->max_step_tokens;
+    return l->ranks.place.pp > 1 ? (uint32_t)DEVICE_STEP_TOKENS : l->dev->step_tokens;
+}
+
 static int allocate_memory(struct loaded *l, const struct worker_settings *s, struct error *err) {
     uint64_t memory_free = device_memory_available(l->dev);
     /* all of them here */
@@ -116,7 +208,11 @@ static int allocate_memory(struct loaded *l, const struct worker_settings *s, st
                  (long long)s->max_context, context);
     if (s->max_context)
         context = MIN(context, (uint32_t)s->max_context);
-    l->max_step_tokens = (uint32_t)s->max_step_tokens;
+    l->max_step_tokens = step_tokens(l, s);
+    if (l->vectors.whole_prompts && context > l->max_step_tokens)
+        log_warn("prompts are computed in one step each: none may be longer than "
+                 "--max-step-tokens %u; the model was made for %u",
+                 l->max_step_tokens, context);
     l->geometry.snapshot_count =
         snapshot_count_for_memory(l, s->snapshot_bytes, slots, memory_free);
     struct memory_plan plan;
@@ -154,10 +250,11 @@ static int allocate_memory(struct loaded *l, const struct worker_settings *s, st
 static struct u128 fingerprint(const struct loaded *l, struct u128 revision) {
     char text[256], hex[U128_TEXT_MAX];
     u128_text(revision, hex);
-    int n = snprintf(text, sizeof text, "%s|%d|%s|%s|%s|%s|%s|tp%u|pp%u|%s|exact", hex,
+    int n = snprintf(text, sizeof text, "%s|%d|%s|%s|%s|%s|%s|%s|tp%u|pp%u|%s|exact", hex,
                      (int)l->dev->kind, l->dev->isa, KERNEL_BUILD, compute_name(l->dev->compute),
-                     storage_name(l->model.weights.main_type), storage_name(l->geometry.type),
-                     l->ranks.place.tp, l->ranks.place.pp, l->ranks.nccl_calls ? "nccl" : "shm");
+                     l->dev->attention, storage_name(l->model.weights.main_type),
+                     storage_name(l->geometry.type), l->ranks.place.tp, l->ranks.place.pp,
+                     l->ranks.nccl_calls ? "nccl" : "shm");
     return hash128(text, (size_t)n, 0);
 }
 
@@ -184,6 +281,7 @@ static void describe(struct loaded *l, const struct worker_settings *s) {
                                    .steps_in_flight = l->steps_in_flight,
                                    .class_sensitive = l->dev->kind != DEVICE_CPU,
                                    .snapshot_count = l->geometry.snapshot_count,
+                                   .vectors = l->vectors,
                                    .groups = &l->group,
                                    .group_count = 1};
 }

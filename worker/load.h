@@ -32,6 +32,7 @@ struct loaded {
     uint32_t steps_in_flight;
     struct buf bundle; /* the model's text files, packed */
     char served_name[WORKER_NAME_MAX];
+    struct wire_vectors vectors; /* that it makes of prompts */
     struct wire_kv_group group;
     struct wire_hello about; /* model, sizes, groups and fingerprint; nothing of the process */
 };

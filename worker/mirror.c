@@ -95,14 +95,31 @@ static int check_ids(const struct mirror *m, const struct wire_plan *p, struct e
 
 /* ---- slots, in m->next ---- */
 
+/* One whose prompt becomes a vector: all of it is there, and where all positions count, none is
+ * computed. */
+static bool embed_fails(const struct mirror *m, const struct wire_admit *a) {
+    const struct wire_vectors *v = &m->limits.vectors;
+    return !v->pooling || v->scores != (a->kind == WIRE_SCORE) ||
+           a->prompt_count != a->tokens.count || a->tokens.count > m->limits.max_context ||
+           (v->pooling != WIRE_POOLING_LAST && a->computed_count);
+}
+
+static bool generate_fails(const struct mirror *m, const struct wire_admit *a) {
+    return m->limits.vectors.only || a->tokens.count >= m->limits.max_context ||
+           a->max_total <= a->tokens.count || a->max_total > m->limits.max_context;
+}
+
+static bool admit_embeds(const struct wire_admit *a) {
+    return a->kind == WIRE_EMBED || a->kind == WIRE_SCORE;
+}
+
 /* What makes a sequence impossible to run, though its plan is well formed. */
 static bool admit_fails(const struct mirror *m, const struct wire_admit *a) {
     for (size_t i = 0; i < a->tokens.count; i++)
         if (a->tokens.ids[i] >= m->limits.vocab)
             return true;
-    return a->tokens.count >= m->limits.max_context || a->computed_count >= a->tokens.count ||
-           a->max_total <= a->tokens.count || a->max_total > m->limits.max_context ||
-           a->adapter_slot || a->media_count ||
+    return (admit_embeds(a) ? embed_fails(m, a) : generate_fails(m, a)) ||
+           a->computed_count >= a->tokens.count || a->adapter_slot || a->media_count ||
            a->computed_count > (uint64_t)a->block_ids.count * m->limits.block_tokens;
 }
 
@@ -112,7 +129,8 @@ static void admit(struct mirror *m, const struct wire_admit *a, uint64_t admissi
                                             .computed_count = a->computed_count,
                                             .prompt_count = a->prompt_count,
                                             .block_count = (uint32_t)a->block_ids.count,
-                                            .failed = admit_fails(m, a)};
+                                            .failed = admit_fails(m, a),
+                                            .embeds = admit_embeds(a)};
 }
 
 static int add_new_blocks(struct mirror *m, const struct wire_plan *p, uint32_t *added_at,
@@ -145,7 +163,8 @@ static int plan_row(struct mirror *m, uint32_t slot, uint32_t token_count, struc
     if (end > s->token_count && !s->failed)
         return error_set(err, ERR_INVALID, "slot %u: %llu positions to compute, %u known", slot,
                          (unsigned long long)end, s->token_count);
-    if (s->failed || end > (uint64_t)s->block_count * m->limits.block_tokens) {
+    bool cut = m->limits.vectors.whole_prompts && (s->computed_count || end != s->token_count);
+    if (s->failed || cut || end > (uint64_t)s->block_count * m->limits.block_tokens) {
         row->fate = ROW_FAILED;
         s->ended = true;
         return 0;
@@ -154,7 +173,10 @@ static int plan_row(struct mirror *m, uint32_t slot, uint32_t token_count, struc
     row->prompt_rows = s->computed_count < s->prompt_count
                            ? MIN(token_count, s->prompt_count - s->computed_count)
                            : 0;
-    row->samples = end == s->token_count;
+    row->pools = s->embeds;
+    row->embeds = s->embeds && end == s->token_count;
+    row->samples = !s->embeds && end == s->token_count;
+    s->ended = row->embeds;
     s->computed_count += token_count;
     s->token_count += row->samples;
     return 0;

@@ -25,11 +25,13 @@ struct mirror_slot {
     uint64_t admission; /* unique in this process; 0: empty slot */
     uint32_t token_count, computed_count, prompt_count, block_count;
     bool ended, failed;
+    bool embeds; /* its prompt becomes a vector, and no token follows */
 };
 
 struct mirror_limits {
     uint32_t slot_count, max_context, max_step_tokens, vocab, block_tokens, block_count,
         snapshot_count;
+    struct wire_vectors vectors;
 };
 
 struct mirror {
@@ -53,6 +55,8 @@ struct mirror_row {
     uint32_t prompt_rows;                 /* of these, the first so many are prompt class */
     enum row_fate fate;
     bool samples;
+    bool embeds; /* reaches the end of a prompt that becomes a vector */
+    bool pools;  /* is of such a prompt */
 };
 
 /* Empty slots, and no block that holds anything. */

@@ -2,6 +2,10 @@
 
 /* ---- slots on the device ---- */
 
+_Static_assert((int)WIRE_SAMPLE_PENALTIES == STEP_PENALTIES && (int)WIRE_SAMPLE_XTC == STEP_XTC &&
+                   (int)WIRE_STEERING_ADAPTIVE == STEER_ADAPTIVE,
+               "the message's numbers are the sampler's");
+
 static void fill_sampling(struct slot_state *s, const struct wire_admit *a) {
     const struct wire_sampling *w = &a->sampling;
     s->seed = w->seed;
@@ -14,6 +18,23 @@ static void fill_sampling(struct slot_state *s, const struct wire_admit *a) {
     s->presence_penalty = w->presence_penalty;
     s->frequency_penalty = w->frequency_penalty;
     s->logprobs = w->logprobs;
+    s->rules = (struct sample_rules){.order = w->order,
+                                     .typical_p = w->typical_p,
+                                     .xtc_probability = w->xtc_probability,
+                                     .xtc_threshold = w->xtc_threshold,
+                                     .temperature_range = w->temperature_range,
+                                     .temperature_exponent = w->temperature_exponent,
+                                     .dry_multiplier = w->dry_multiplier,
+                                     .dry_base = w->dry_base,
+                                     .dry_allowed = w->dry_allowed,
+                                     .dry_window = w->dry_window,
+                                     .penalty_window = w->penalty_window,
+                                     .steering = (uint32_t)w->steering,
+                                     .target = w->target,
+                                     .rate = w->rate,
+                                     .state = a->sampler_state};
+    if (a->tokens.count == a->prompt_count)
+        s->rules.state = rule_first_state(&s->rules);
     s->bias_count = (uint32_t)MIN(w->bias_ids.count, (size_t)SLOT_BIAS_MAX);
     s->stop_count = (uint32_t)MIN(a->stop_tokens.count, (size_t)SLOT_STOPS_MAX);
     if (s->stop_count)
@@ -34,7 +55,8 @@ static void admit(struct loaded *l, const struct wire_admit *a) {
                                        .blocks = a->block_ids.items,
                                        .block_count = (uint32_t)a->block_ids.count,
                                        .bias_ids = a->sampling.bias_ids.items,
-                                       .bias_values = a->sampling.bias_values.items};
+                                       .bias_values = a->sampling.bias_values.items,
+                                       .breakers = a->sampling.dry_breakers};
     fill_sampling(&state, a);
     slots_admit(&l->slots, l->stream, a->slot, &admission);
 }
@@ -43,11 +65,10 @@ static void constrain(struct plan_apply *a, const struct wire_admit *admit,
                       struct grammar_entry *entry) {
     size_t prompt = MIN((size_t)admit->prompt_count, admit->tokens.count);
     struct tokens output = {admit->tokens.ids + prompt, admit->tokens.count - prompt};
-    if (entry)
+    struct token_lists lists = {admit->sampling.allowed, admit->sampling.bad_words};
+    if (a->constraints->store) /* this rank samples */
         constraints_admit(a->constraints, admit->slot, a->mirror->slots[admit->slot].admission,
-                          entry, output);
-    else
-        constraints_remove(a->constraints, admit->slot);
+                          entry, lists, output);
 }
 
 /* Blocks are copied in the cache, states among slots and the snapshots behind them. */
@@ -107,8 +128,20 @@ static void apply_slots(struct plan_apply *a, const struct wire_plan *p, const u
 /* ---- the batch ---- */
 
 struct batch_build {
-    uint32_t runs, output_at, prompt_at, samples;
+    uint32_t runs, output_at, prompt_at, samples, states;
 };
+
+/* Which states of a row of the plan become a vector; its rows of the batch begin at `at`. */
+static void add_states(struct plan_apply *a, struct flight *f, uint32_t i, struct batch_build *b,
+                       uint32_t at) {
+    uint32_t first, count;
+    pooling_wants(f->pooling->kind, &f->rows[i], &first, &count);
+    CHECK(count <= f->state_max - b->states);
+    f->state_first[i] = b->states;
+    f->state_counts[i] = count;
+    for (uint32_t k = 0; k < count; k++)
+        a->state_rows[b->states++] = at + first + k;
+}
 
 /* Output-class rows lie in front, prompt-class rows behind; a row of the plan may have both, prompt
  * first. */
@@ -130,6 +163,8 @@ static void add_row(struct plan_apply *a, struct flight *f, uint32_t i, struct b
         b->output_at += output;
         last = b->output_at - 1;
     }
+    if (f->pooling)
+        add_states(a, f, i, b, row->prompt_rows ? b->prompt_at - row->prompt_rows : 0);
     if (!row->samples)
         return;
     f->sample_of[i] = b->samples;
@@ -158,11 +193,15 @@ static void run_batch(struct plan_apply *a, struct flight *f) {
     a->masked = f;
     if (ranks_are_alone(&l->ranks)) {
         stepper_put(&l->stepper, l->stream, &input, &f->out, masks);
+        if (b.states)
+            forward_states(&l->forward, l->stream, a->state_rows, b.states, f->states);
         return;
     }
     forward_layers(&l->forward, l->stream, &input);
     if (b.samples && shard_is_last(&l->ranks.shard))
         forward_sample(&l->forward, l->stream, &f->out, masks);
+    if (b.states && ranks_answer(&l->ranks))
+        forward_states(&l->forward, l->stream, a->state_rows, b.states, f->states);
 }
 
 /* The layers of the step are on the device: what its masks depend on is waited for now. */
@@ -189,12 +228,14 @@ void plan_apply_init(struct plan_apply *a, struct loaded *loaded, const struct m
     a->masks = (struct sample_masks){.await = make_masks, .ctx = a};
     a->runs = mem_calloc(2 * (size_t)slots, sizeof *a->runs);
     a->sample_rows = mem_calloc(slots, sizeof *a->sample_rows);
+    a->state_rows = mem_calloc(loaded->max_step_tokens, sizeof *a->state_rows);
     a->op_numbers = mem_calloc(4 * (size_t)FLIGHT_OPS_MAX, sizeof *a->op_numbers);
 }
 
 void plan_apply_release(struct plan_apply *a) {
     mem_free(a->runs);
     mem_free(a->sample_rows);
+    mem_free(a->state_rows);
     mem_free(a->op_numbers);
     *a = (struct plan_apply){0};
 }

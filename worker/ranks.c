@@ -140,7 +140,7 @@ int ranks_form(struct ranks *r, struct bytes comm_id, struct error *err) {
     if (!rc && r->comm_kind == COMM_NCCL && !r->nccl)
         rc = error_set(err, ERR_UNSUPPORTED, "--comm=nccl needs a GPU for each rank");
     if (!rc)
-        log_info("the replica's %u ranks have met, by %s", r->place.tp * r->place.pp,
+        LOG_SOME(LOG_INFO, "the replica's %u ranks have met, by %s", r->place.tp * r->place.pp,
                  r->nccl ? "NCCL" : "shared memory");
     return rc;
 }

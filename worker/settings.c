@@ -1,6 +1,7 @@
 #include "worker/settings.h"
 
 #include "model/model.h"
+#include "proto/link_key.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -22,13 +23,24 @@ static const struct option_row ROWS[] = {
                 "gateways' business; default: the folder's or file's name"),
     ROW(connect, "connect", OPTION_STRING,
         .help = "where the scheduler listens: ipc:///path or tcp://host:port"),
+    ROW(key_file, "key-file", OPTION_STRING, .help = LINK_KEY_FILE_HELP),
+    ROW(allow_keys, "allow-keys", OPTION_STRING, .help = LINK_ALLOW_KEYS_HELP),
     ROW(instance, "instance", OPTION_STRING,
         .help = "32 hex digits naming this process on the wire; default: drawn"),
     ROW(run_dir, "run-dir", OPTION_STRING,
         .help = "folder for the pulse, and for the mark that a fault leaves"),
     ROW(name, "name", OPTION_STRING, .fallback = "worker", .help = "name in logs"),
-    ROW(device, "device", OPTION_STRING, .fallback = "auto", .important = true, .aliases = "-dev",
-        .alias_words = DEVICE_ALIAS_WORDS, .help = "auto (a GPU where there is one), cpu or cuda"),
+    ROW(device, "device", OPTION_STRING, .fallback = "auto", .important = true,
+        .aliases = "-dev -d", .alias_words = DEVICE_ALIAS_WORDS,
+        .help = "auto (a GPU where there is one), cpu or cuda"),
+    ROW(cpu, "cpu", OPTION_BOOL, .help = "as --device cpu"),
+    ROW(vocab, "vocab", OPTION_STRING,
+        .help = "vocabulary instead of the model's own: a file (tokenizer.json, tokenizer.model, "
+                ".tiktoken), or a well-known one's name (llama3, cl100k_base, o200k_base, "
+                "deepseek_v3, ...) whose file is in --vocab-dir"),
+    ROW(vocab_dir, "vocab-dir", OPTION_STRING,
+        .help = "folder where the files of well-known vocabularies lie, directly or one folder "
+                "deeper"),
     ROW(layers_on_gpu, "layers-on-gpu", OPTION_INT, .fallback = "-1", .min = -1, .max = INT32_MAX,
         .unit = "layers", .aliases = "-ngl --n-gpu-layers --gpu-layers",
         .alias_words = "all=-1 auto=-1",
@@ -41,8 +53,11 @@ static const struct option_row ROWS[] = {
     ROW(isa, "isa", OPTION_STRING, .fallback = "auto",
         .help = "instruction set of the CPU device: auto, scalar, avx2, avx512, amx"),
     ROW(compute, "compute", OPTION_ENUM, .choices = "auto|f32|bf16|int8", .fallback = "auto",
-        .help = "what activations become before products: int8 with quantized weights, bf16 with "
-                "weights in bf16; auto: what is fastest on this machine with each"),
+        .help =
+            "type that the CPU rounds activations to before they meet the weights. f32: not rounded, "
+            "slowest; int8: for quantized weights; bf16: for weights in bf16, with AMX for quantized "
+            "ones too; auto: the fastest here for each matrix. A matrix that the type is not for is "
+            "computed in f32"),
     ROW(threads, "threads", OPTION_INT, .short_name = 't', .max = 1024,
         .help = "threads that compute; 0: one for each core"),
     ROW(slots, "slots", OPTION_INT, .fallback = "256", .min = 1, .max = 16384, .unit = "sequences",
@@ -82,9 +97,13 @@ static const struct option_row ROWS[] = {
         .help = "on a GPU, who multiplies the rows of prompts: our kernels, or NVIDIA's library, "
                 "which is then to be "
                 "there"),
-    ROW(max_step_tokens, "max-step-tokens", OPTION_INT, .fallback = "512", .min = 1, .max = 65536,
-        .unit = "tokens", .aliases = "-ub --ubatch-size --max-num-batched-tokens",
-        .help = "rows of one step"),
+    ROW(pooling, "pooling", OPTION_ENUM, .choices = "auto|none|last|mean|cls|max",
+        .fallback = "auto",
+        .help = "what of a prompt's positions becomes its embedding; auto: what the model's files "
+                "say (a model whose files say nothing makes none), none: no embeddings"),
+    ROW(max_step_tokens, "max-step-tokens", OPTION_INT, .max = 65536, .unit = "tokens",
+        .aliases = "-ub --ubatch-size --max-num-batched-tokens",
+        .help = "rows of one step; 0: 512, on a large GPU up to 2048"),
     ROW(max_context, "max-context", OPTION_INT, .max = 1 << 20, .unit = "tokens", .important = true,
         .aliases = "-c --ctx-size --max-model-len --context-length --max-seq-len --num-ctx",
         .alias_words = "auto=0 -1=0", .help = "longest sequence; 0: what the model was made for"),
@@ -94,6 +113,18 @@ static const struct option_row ROWS[] = {
     ROW(min_step_ms, "min-step-ms", OPTION_INT, .max = 60000, .unit = "ms",
         .help =
             "a step takes at least so long: for tests that must catch a small model in mid-stream"),
+    ROW(cache_dir, "cache-dir", OPTION_STRING,
+        .help = "folder where packed weights are kept, to be mapped by all workers of a user; "
+                "default XDG_CACHE_HOME/trireme or ~/.cache/trireme, none: keep nothing"),
+    ROW(packed_bytes, "packed-bytes", OPTION_SIZE, .fallback = "32g", .unit = "bytes",
+        .help =
+            "most bytes of packed weights that are kept in --cache-dir, of all models together; "
+            "those not used for longest go first; 0: none are kept. On the CPU a worker packs "
+            "quantized weights at its start, and the next one maps what it left"),
+    ROW(drain_ms, "drain-timeout", OPTION_DURATION, .fallback = "30s", .min = 0, .max = 86400000,
+        .unit = "ms",
+        .help = "how long, after SIGTERM, what runs here may go on; nothing new comes, and the "
+                "process ends when nothing is left"),
     ROW(tp, "tp", OPTION_INT, .fallback = "1", .min = 1, .max = 64, .unit = "ranks",
         .help = "ranks that divide each layer (tensor parallel)"),
     ROW(rank, "rank", OPTION_INT, .max = 63, .help = "which of them this is, from 0"),
@@ -104,7 +135,7 @@ static const struct option_row ROWS[] = {
         .help = "layers of each stage, as 12,20; default: as equal as can be"),
     ROW(replica, "replica", OPTION_STRING,
         .help = "32 hex digits that the tp * pp ranks of one replica share"),
-    ROW(gpu, "gpu", OPTION_INT, .fallback = "-1", .min = -1, .max = 63,
+    ROW(gpu, "gpu", OPTION_INT, .fallback = "-1", .min = -1, .max = 63, .alone = "-1",
         .aliases = "-mg --main-gpu --base-gpu-id",
         .help = "which GPU, of those the process may see, modulo how many there are; -1: each "
                 "worker of serve takes "
@@ -124,6 +155,9 @@ static const struct option_row ROWS[] = {
         .help = "address of the admin port"),
     ROW(admin_port, "admin-port", OPTION_INT, .fallback = "-1", .min = -1, .max = 65535,
         .help = "port of /health and /metrics; 0: any free one; -1: none"),
+    ROW(sandbox, "sandbox", OPTION_BOOL, .fallback = "true",
+        .help =
+            "give up what the process does not need once it has started (no_new_privs, seccomp)"),
     ROW(log_level, "log-level", OPTION_ENUM, .choices = "debug|info|warn|error", .fallback = "info",
         .help = "least important lines to log"),
     ROW(log_format, "log-format", OPTION_ENUM, .choices = "text|json", .fallback = "text",

@@ -8,17 +8,21 @@
 
 struct worker_settings {
     const char *model, *served_name, *connect, *instance, *run_dir, *name;
-    const char *device, *isa;
+    const char *key_file, *allow_keys; /* for tcp */
+    const char *device, *isa, *cache_dir, *vocab, *vocab_dir;
     int64_t layers_on_gpu; /* -1: all; see model_options.layers_on_gpu */
-    int64_t threads, slots, blocks, block_tokens, max_step_tokens, max_context, min_step_ms;
-    uint64_t kv_bytes, snapshot_bytes;
+    int64_t threads, slots, blocks, block_tokens, max_step_tokens, max_context, min_step_ms,
+        drain_ms;
+    uint64_t kv_bytes, snapshot_bytes, packed_bytes;
     double memory_fraction; /* 0: not given */
     int kv_type;            /* of KV_TYPE_CHOICES (model/model.h) */
     int quantize;           /* "none|fp8|int8|int4" */
     int compute;            /* "auto|f32|bf16|int8" */
     int gemm;               /* "own|cublaslt" */
+    int pooling;            /* "auto|none|last|mean|cls|max" */
     bool graphs;
     bool strict_config;
+    bool sandbox, cpu;
     const char *admin_host;
     int64_t admin_port;
     int log_level, log_format;

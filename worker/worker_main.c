@@ -11,6 +11,7 @@
 #include "base/exit_reason.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/sandbox.h"
 #include "http/admin.h"
 #include "http/http_metrics.h"
 #include "proto/link.h"
@@ -51,7 +52,7 @@ static int check_settings(struct worker *w, struct error *err) {
         return error_set(err, ERR_INVALID, "no model: give --model FOLDER");
     if (!s->connect)
         return error_set(err, ERR_INVALID, "no scheduler: give --connect ENDPOINT");
-    int rc = link_endpoint_check(s->connect, err);
+    int rc = link_endpoints_check(s->connect, err);
     if (rc)
         return rc;
     w->instance = random_u128();
@@ -65,6 +66,11 @@ static int check_settings(struct worker *w, struct error *err) {
         return error_set(err, ERR_INVALID, "--block-tokens %lld is not 16, 32, 64, 128 or 256",
                          (long long)s->block_tokens);
     return 0;
+}
+
+/* Of the sandbox. NCCL looks for the network's interfaces and listens. */
+static unsigned needs(const struct worker_settings *s) {
+    return sandbox_need_of(s->connect) | (s->tp * s->pp > 1 ? SANDBOX_SOCKETS : 0);
 }
 
 static int start(struct worker *w, struct error *err) {
@@ -85,6 +91,7 @@ static int start(struct worker *w, struct error *err) {
             return rc;
         log_info("admin port %u", http_admin_port(w->admin));
     }
+    sandbox_start(w->settings.sandbox, needs(&w->settings));
     w->handoff = handoff_new();
     return compute_start(&w->compute, &w->settings, w->handoff, &w->progress, err);
 }

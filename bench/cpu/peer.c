@@ -3,11 +3,12 @@
  * compiles it against the peer's own header and libraries.
  *
  *     peer speeds MODEL THREADS LIBRARIES       one line of JSON, as bench_kernels speeds
+ *     peer long MODEL THREADS TOKENS LIBRARIES  the same of one long prompt, and steps behind it
  *     peer quantize FROM TO TYPE LIBRARIES      TYPE as in TYPES, by the peer's own quantizer
  *
  * LIBRARIES is the folder with its kernels for each kind of processor, of which it takes the best by
- * itself. Measured as ours: a prompt of 512 at once, then steps in which each of some sequences
- * grows by a token; medians. TRIREME_BENCH_CPU_TIME=1: processor time.
+ * itself. Measured as ours: from nothing to a first token, a prompt of 512 at once, then steps in
+ * which each of some sequences grows by a token; medians. TRIREME_BENCH_CPU_TIME=1: processor time.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -106,17 +107,55 @@ static double prefill_speed(struct llama_model *model, int threads) {
     return ok ? PROMPT / median(seconds, PROMPT_ROUNDS) : -1;
 }
 
+static double first_token(struct llama_model *model, int threads) {
+    struct llama_context *c = open_context(model, threads, 1);
+    double seconds = c ? step(c, 1, true, 0) : -1;
+    llama_free(c);
+    return seconds;
+}
+
 static int print_speeds(const char *path, int threads) {
     static const int batches[] = {1, 4, 8, 16, 32};
+    double start = now();
+    struct llama_model_params p = llama_model_default_params();
+    p.n_gpu_layers = 0;
+    struct llama_model *model = llama_model_load_from_file(path, p);
+    if (!model || first_token(model, threads) < 0)
+        return fail("the model cannot be loaded");
+    printf("{\"start\":%.3f", now() - start);
+    printf(",\"prefill\":%.3f", prefill_speed(model, threads));
+    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++)
+        printf(",\"batch_%d\":%.3f", batches[i], decode_speed(model, threads, batches[i]));
+    printf("}\n");
+    llama_model_free(model);
+    return 0;
+}
+
+/* With flash attention. */
+static int print_long(const char *path, int threads, int count) {
     struct llama_model_params p = llama_model_default_params();
     p.n_gpu_layers = 0;
     struct llama_model *model = llama_model_load_from_file(path, p);
     if (!model)
         return fail("the model cannot be loaded");
-    printf("{\"prefill\":%.3f", prefill_speed(model, threads));
-    for (size_t i = 0; i < sizeof batches / sizeof *batches; i++)
-        printf(",\"batch_%d\":%.3f", batches[i], decode_speed(model, threads, batches[i]));
-    printf("}\n");
+    struct llama_context_params q = llama_context_default_params();
+    q.n_ctx = (uint32_t)count + 64;
+    q.n_batch = q.n_ubatch = PROMPT;
+    q.n_threads = q.n_threads_batch = threads;
+    q.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
+    struct llama_context *c = llama_init_from_model(model, q);
+    double seconds[STEPS], total = 0, part = 0;
+    bool ok = c && step(c, PROMPT / 4, true, 0) >= 0; /* not counted */
+    if (ok)
+        llama_memory_clear(llama_get_memory(c), true);
+    for (int done = 0; ok && done < count; done += PROMPT, total += part)
+        ok = (part = step(c, done + PROMPT < count ? PROMPT : count - done, true, done)) >= 0;
+    for (int i = 0; ok && i < STEPS; i++)
+        ok = (seconds[i] = step(c, 1, true, count + i)) >= 0;
+    if (!ok)
+        return fail("the model cannot be run");
+    printf("{\"prefill\":%.3f,\"decode\":%.3f}\n", count / total, 1 / median(seconds, STEPS));
+    llama_free(c);
     llama_model_free(model);
     return 0;
 }
@@ -135,11 +174,15 @@ static int quantize(const char *from, const char *to, const char *type) {
 
 int main(int argc, char **argv) {
     bool speeds = argc == 5 && !strcmp(argv[1], "speeds"),
+         is_long = argc == 6 && !strcmp(argv[1], "long"),
          quantizes = argc == 6 && !strcmp(argv[1], "quantize");
-    if (!speeds && !quantizes)
-        return fail("speeds MODEL THREADS LIBRARIES | quantize FROM TO TYPE LIBRARIES");
+    if (!speeds && !quantizes && !is_long)
+        return fail("speeds MODEL THREADS LIBRARIES | long MODEL THREADS TOKENS LIBRARIES | "
+                    "quantize FROM TO TYPE LIBRARIES");
     llama_log_set(only_errors, NULL);
     ggml_backend_load_all_from_path(argv[argc - 1]);
     llama_backend_init();
+    if (is_long)
+        return print_long(argv[2], atoi(argv[3]), atoi(argv[4]));
     return speeds ? print_speeds(argv[2], atoi(argv[3])) : quantize(argv[2], argv[3], argv[4]);
 }

@@ -7,6 +7,8 @@ set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=tests/lib.sh
 . "$ROOT/tests/lib.sh"
+# shellcheck source=bench/peer.sh
+. "$ROOT/bench/peer.sh"
 PEER=$ROOT/build/peer BIN=${BUILD_RELEASE:-$ROOT/build/release}/bin source='' quick=${TRIREME_BENCH_QUICK:-} rest=()
 while [ $# -gt 0 ]; do
     case $1 in
@@ -16,20 +18,6 @@ while [ $# -gt 0 ]; do
     esac
 done
 
-# Package and header of one version; the header is in the git bundle that the package brings.
-fetch_peer() {
-    local kind package=$PEER/npm/node_modules/node-llama-cpp
-    case $(uname -m) in x86_64) kind=linux-x64 ;; aarch64) kind=linux-arm64 ;; *) die "npm has no peer for $(uname -m): use --peer SOURCE" ;; esac
-    libraries=$PEER/npm/node_modules/@node-llama-cpp/$kind/bins/$kind
-    [ -d "$libraries" ] && [ -d "$PEER/source/include" ] && return
-    command -v git >/dev/null || need_packages git
-    command -v npm >/dev/null || need_packages nodejs npm
-    mkdir -p "$PEER/npm" && echo '{}' >"$PEER/npm/package.json"
-    say "fetching the peer"
-    (cd "$PEER/npm" && npm install --ignore-scripts --no-audit --no-fund --omit=optional --loglevel=error node-llama-cpp@3 "@node-llama-cpp/$kind@3" >&2 </dev/null)
-    rm -rf "$PEER/source"
-    git clone -q -c advice.detachedHead=false "$package/llama/gitRelease.bundle" "$PEER/source" >&2
-}
 build_peer() {
     libraries=$PEER/llama/bin
     if [ ! -e "$libraries/libllama.so" ]; then
@@ -39,12 +27,9 @@ build_peer() {
         ninja -C "$PEER/llama" llama >&2
     fi
 }
-link_peer() { # PROGRAM HEADERS
-    local names=() name
-    for name in llama ggml ggml-base; do
-        names+=("-l:$(basename "$(find "$libraries" -maxdepth 1 \( -name "lib$name.so" -o -name "lib$name.v*.so" \) | head -1)")")
-    done
-    "${CC:-cc}" -O2 -I "$2/include" -I "$2/ggml/include" "$ROOT/bench/cpu/peer.c" -L "$libraries" "${names[@]}" "-Wl,-rpath,$libraries" -o "$1"
+link_peer() { # PROGRAM
+    "${CC:-cc}" -O2 -I "$source/include" -I "$source/ggml/include" "$ROOT/bench/cpu/peer.c" -L "$libraries" \
+        "$(peer_library llama)" "$(peer_library ggml)" "$(peer_library ggml-base)" "-Wl,-rpath,$libraries" -o "$1"
 }
 
 if [ -n "$quick" ]; then
@@ -56,7 +41,7 @@ if [ -n "$quick" ]; then
     exit
 fi
 mkdir -p "$PEER"
-if [ -n "$source" ]; then build_peer; else fetch_peer; fi
-link_peer "$PEER/peer" "${source:-$PEER/source}"
+if [ -n "$source" ]; then build_peer; else fetch_peer "$PEER"; fi
+link_peer "$PEER/peer"
 need_packages python3
 exec python3 "$ROOT/bench/cpu/cpu_bench.py" --peer "$PEER/peer" --libraries "$libraries" --folder "$PEER/models" "${rest[@]}"

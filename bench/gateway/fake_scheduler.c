@@ -355,6 +355,7 @@ static void add_run(struct fake_scheduler *f, struct sequence *s) {
     if (!makes && !s->fresh)
         return;
     vec_push(&f->requests, s->request);
+    vec_push(&f->fingerprints, ((struct u128){.hi = 7, .lo = 0xf1}));
     vec_push(&f->attempts, s->attempt);
     vec_push(&f->choices, s->choice);
     vec_push(&f->indexes, s->next);
@@ -377,8 +378,8 @@ static void add_run(struct fake_scheduler *f, struct sequence *s) {
 }
 
 static void reset_columns(struct fake_scheduler *f) {
-    f->requests.count = f->attempts.count = f->choices.count = f->indexes.count = f->counts.count =
-        f->finishes.count = 0;
+    f->requests.count = f->fingerprints.count = f->attempts.count = f->choices.count =
+        f->indexes.count = f->counts.count = f->finishes.count = 0;
     f->cached.count = f->flags.count = f->tokens.count = f->tops.count = f->logprob_ids.count =
         f->logprob_values.count = 0;
 }
@@ -404,6 +405,7 @@ static void step_peer(struct fake_scheduler *f, struct u128 peer) {
                             .cached_counts = {f->cached.items, n},
                             .flags = {f->flags.items, n},
                             .tokens = {f->tokens.items, f->tokens.count},
+                            .fingerprints = {f->fingerprints.items, n},
                             .logprobs = {{f->tops.items, f->tops.count},
                                          {f->logprob_ids.items, f->logprob_ids.count},
                                          {f->logprob_values.items, f->logprob_values.count}}};
@@ -489,6 +491,7 @@ void fake_kill(struct fake_scheduler **fake) {
         remove_sequences(f, f->sequences.items[0]->request, WIRE_ALL_CHOICES);
     vec_release(&f->sequences);
     vec_release(&f->requests);
+    vec_release(&f->fingerprints);
     vec_release(&f->attempts);
     vec_release(&f->choices);
     vec_release(&f->indexes);

@@ -3,7 +3,7 @@
 
 A prediction, not a measurement. Each number below has its reason beside it and is to be replaced by what ./dev gpu --run
 measures; the shapes are those that kernels/cuda/linear_hopper.cu and attention_decode.cuh choose. Prints a table in Markdown:
-bench/gpu/step_model.py [--context N] [--weights bf16|fp8|fp8-128|int8|q8_0|q4_0|int4|q4_k|q6_k|mxfp4].
+bench/gpu/step_model.py [--context N] [--weights bf16|fp8|fp8-128|int8|q8_0|q4_0|int4|q4_k|q6_k|mxfp4] [--losses].
 """
 import math
 import sys
@@ -12,7 +12,6 @@ import sys
 DRAM = 4.3e12  # bytes a second: PyTorch's copy on H200, of 4.8e12 on the data sheet
 L2 = 5.5e12  # bytes a second from L2 to all SMs: between what is published for H100 reads that hit (5.5e12 to 7e12)
 SMS, CLOCK = 132, 1.755e9
-LANES = 128 * SMS * CLOCK  # instructions of single threads a second: four warps of 32 a clock and SM
 MMA = 0.62 * 990e12  # operations a second by mma.sync, which reaches some 62 % of wgmma's rate on Hopper
 REACH = 0.93  # of the DRAM rate, by a kernel whose copies are always under way
 EDGE = 1.0e-6  # seconds a launch adds: ramp and drain that an early beginning does not hide (1.3e-6 in plain graphs)
@@ -26,23 +25,35 @@ PRODUCTS = {
     "down": (HIDDEN, FEED),
 }
 PORT = 64 * CLOCK * 0.8  # bytes a second that one SM takes from L2: 64 a clock, four fifths of it
+PEERS = 2.65e12 / SMS  # bytes a second that one SM reads from others' shared memory in clusters of four (published for H100)
+SPLITS = 0.5e-6  # two barriers of a cluster (0.1 each), the first load from a neighbour (0.12), the way out
+EXCHANGE = 0.5e-6  # two barriers of a cluster and a load from each of seven neighbours
 WGMMA = 790e12  # operations a second of wgmma with large tiles: what torch reaches on H200; 8 to 64 columns take as long as 64
 # Of the loops (docs/gpu-registers.md): issue slots of an SM's quarter for each stage of 64 k, (rows, warpgroups).
-LOOP = {(8, 1): 142, (16, 1): 141, (32, 1): 141, (64, 1): 147, (64, 2): 247, (128, 1): 170, (128, 2): 264, (256, 2): 334}
+LOOP = {(8, 1): 151, (16, 1): 149, (32, 1): 155, (64, 1): 201, (64, 2): 311, (128, 1): 215, (128, 2): 329, (256, 2): 384}
 # Quantised weights (linear_packed.cu): bytes a weight with its scales, and issue slots of an SM's quarter for each 64 k, both
 # warpgroups that multiply, what a stage of 256 k takes beside, and the one that copies. By tests/machine_code_packed.py --slots.
 PACKED = {
-    "fp8": (1, {(8, 1): 162, (32, 1): 166, (64, 1): 176, (64, 2): 302, (128, 2): 319}),
-    "fp8-128": (1, {(8, 1): 179, (32, 1): 200, (64, 1): 225, (64, 2): 399, (128, 2): 479}),
-    "int8": (1, {(8, 1): 147, (32, 1): 150, (64, 1): 161, (64, 2): 272, (128, 2): 288}),
-    "q8_0": (34 / 32, {(8, 1): 164, (32, 1): 193, (64, 1): 234, (64, 2): 421, (128, 2): 568}),
-    "q4_0": (18 / 32, {(8, 1): 152, (32, 1): 181, (64, 1): 218, (64, 2): 392, (128, 2): 539}),
-    "int4": (0.5 + 8 / 128, {(8, 1): 228, (32, 1): 323, (64, 1): 402, (64, 2): 780, (128, 2): 1116}),  # groups of 128, scales and zeros in f32
-    "q4_k": (144 / 256, {(8, 1): 224, (32, 1): 316, (64, 1): 396, (64, 2): 700, (128, 2): 1012}),
-    "q6_k": (210 / 256, {(8, 1): 223, (32, 1): 277, (64, 1): 348, (64, 2): 646, (128, 2): 929}),
-    "mxfp4": (17 / 32, {(8, 1): 200, (32, 1): 230, (64, 1): 267, (64, 2): 492, (128, 2): 638}),
+    "fp8": (1, {(8, 1): 158, (32, 1): 162, (64, 1): 187, (64, 2): 330, (128, 2): 348}),
+    "fp8-128": (1, {(8, 1): 181, (32, 1): 200, (64, 1): 240, (64, 2): 434, (128, 2): 510}),
+    "int8": (1, {(8, 1): 142, (32, 1): 148, (64, 1): 172, (64, 2): 300, (128, 2): 318}),
+    "q8_0": (34 / 32, {(8, 1): 160, (32, 1): 190, (64, 1): 245, (64, 2): 447, (128, 2): 587}),
+    "q4_0": (18 / 32, {(8, 1): 172, (32, 1): 176, (64, 1): 230, (64, 2): 417, (128, 2): 558}),
+    "int4": (0.5 + 8 / 128, {(8, 1): 223, (32, 1): 320, (64, 1): 396, (64, 2): 707, (128, 2): 1030}),  # groups of 128, scales and zeros in f32
+    "q4_k": (144 / 256, {(8, 1): 220, (32, 1): 314, (64, 1): 391, (64, 2): 696, (128, 2): 1012}),
+    "q6_k": (210 / 256, {(8, 1): 217, (32, 1): 270, (64, 1): 361, (64, 2): 672, (128, 2): 947}),
+    "mxfp4": (17 / 32, {(8, 1): 222, (32, 1): 227, (64, 1): 280, (64, 2): 517, (128, 2): 657}),
 }
+MINIMA = ("int4", "q4_k")  # whose blocks each sum x up for themselves
 HEAD_OF = {"q8_0": "q8_0", "q4_0": "q6_k", "q4_k": "q6_k", "q6_k": "q6_k"}  # what files have it in; others: bf16
+# Decode attention with head size 128 (attention_decode.cuh), by the cache's type: bytes a value, positions of a step, a warp's
+# instructions for it with all ways through the code (docs/gpu-registers.md). One block of four warps an SM: 140 KB of it.
+ATTENTION = {"bf16": (2, 256, 3321), "fp8": (1, 256, 4846), "int8": (1, 256, 5580)}
+WAYS = 2 / 3  # of these instructions, that a full step takes: no mask, one of two ways over V
+LONE = 2  # clocks from one instruction to the next of a warp that has a quarter of the SM to itself
+LIST = 1.0e-6  # the list of tasks: positions from L2 (0.4), two prefix sums with their barriers
+FIRST = 0.8e-6  # from the first copy asked for to the first byte there, out of DRAM
+MERGE = 1.5e-6  # a split to scratch, a release, an atomic and the loads of the last block, each by way of L2
 FP8_RATE = 1580e12  # operations a second of a floor for fp8 and int8; our products multiply in bf16
 
 
@@ -50,24 +61,29 @@ def weight_bytes(kind):
     return 2 if kind == "bf16" else PACKED[kind][0]
 
 
-def packed_block_of(features, rows):
+def splits_of(features, cols):
+    """Into how many splits the k of output rows is cut: product_splits of linear_hopper.cuh."""
+    return 1 if features // 64 > 66 or cols < 2048 else 2 if cols < 4096 else 4
+
+
+def packed_block_of(features, rows, splits):
     """The same of linear_packed.cu: packed_shape."""
     if rows <= 32:
         return 8 if rows <= 8 else 32, 1
-    pairs = math.ceil(features / 128)
+    pairs = math.ceil(features / 128) * splits
     for tokens in (128, 64):
         if rows > tokens // 2 and pairs * math.ceil(rows / tokens) * 3 >= SMS * 2:
             return tokens, 2
     return 64, 1
 
 
-def block_of(features, rows):
+def block_of(features, rows, splits):
     """Rows and warpgroups (64 features each) of a block: linear_hopper_of."""
     for few in (8, 16, 32):
         if rows <= few:
             return few, 1
     tokens = 64 if rows <= 64 else 128 if rows <= 128 else 256
-    pairs = features // 64 // 2
+    pairs = features // 64 // 2 * splits
     wide = pairs * math.ceil(rows / tokens) * 3 >= SMS * 2
     if rows <= 64:
         return 64, 2 if wide else 1
@@ -76,38 +92,51 @@ def block_of(features, rows):
     return 128, 2 if pairs * math.ceil(rows / 128) * 9 >= SMS * 4 else 1
 
 
-def product(features, cols, rows, kind="bf16"):
+def product(features, cols, rows, kind="bf16", prompt=False):
     """Seconds, and the resource that binds."""
-    t, groups = block_of(features, rows) if kind == "bf16" else packed_block_of(features, rows)
+    splits = 1 if prompt else splits_of(features, cols)
+    t, groups = (block_of if kind == "bf16" else packed_block_of)(features, rows, splits)
     loop = LOOP if kind == "bf16" else PACKED[kind][1]
     f = 64 * groups
     blocks_n, blocks_t = math.ceil(features / f), math.ceil(rows / t)
-    blocks = blocks_n * blocks_t
+    blocks, cols_of_split = blocks_n * blocks_t * splits, math.ceil(cols / splits)
     each = weight_bytes(kind)
     weights = features * cols * each
-    block_bytes = (f * each + min(t, rows) * 2) * cols  # rows that are not there are not read
+    # Two blocks with the same rows share x (a cluster): each brings half from L2, the other half comes from its neighbour.
+    pair = t >= 64 and features // 64 % (2 * groups) == 0 and kind not in MINIMA
+    block_bytes = (f * each + min(t, rows) * 2) * cols_of_split  # rows that are not there are not read
+    from_l2 = (f * each + min(t, rows) * 2 / (2 if pair else 1)) * cols_of_split
     # The last wave may be partly empty, which matters where one SM's port, sums or instructions bind, not DRAM or L2.
     waves = math.ceil(blocks / SMS)
-    stages = math.ceil(cols / 64)
+    stages = math.ceil(cols_of_split / 64)
     times = {
         "memory": (weights + rows * (cols + features) * 2) / (DRAM * REACH),
-        "L2": blocks * block_bytes / L2,
+        "L2": blocks * from_l2 / L2,
         "SM's port": waves * block_bytes / PORT,
         "instructions": waves * stages * loop[(t, groups)] / CLOCK,
-        "wgmma": waves * 2 * f * cols * max(t, 64) / (WGMMA / SMS),
+        "wgmma": waves * 2 * f * cols_of_split * max(t, 64) / (WGMMA / SMS),
     }
     binds = max(times, key=times.get)
-    return times[binds] + EDGE, binds
+    # Splits hand their sums over: to the block's own shared memory, then all but a split's own from its neighbours.
+    sums = f * t * 4
+    turns = math.ceil(blocks / (SMS * (2 if t <= (64 if kind == "bf16" else 32) else 1)))
+    merge = (sums / (128 * CLOCK) + sums * (splits - 1) / splits / PEERS + SPLITS) * turns if splits > 1 else 0
+    return times[binds] + merge + EDGE, binds
 
 
-def attention(rows, context):
-    """Decode attention with its merge."""
-    bytes_kv = rows * context * 2 * KV_HEADS * DIM * 2
-    copies = bytes_kv / 16
-    seconds = {"memory": bytes_kv / (DRAM * REACH), "instructions": copies * 45 / LANES}  # 340 for 8 copies a thread, with the sums
+def attention(rows, context, cache="bf16"):
+    """Decode attention with its merge. Tasks are splits of 256 positions (of 1024 beyond 16384) of a row and KV head."""
+    size, positions, instructions = ATTENTION[cache]
+    steps = rows * KV_HEADS * math.ceil(context / positions)
+    seconds = {
+        "memory": steps * positions * 2 * DIM * size / (DRAM * REACH),
+        "instructions": math.ceil(steps / SMS) * instructions * WAYS * LONE / CLOCK,
+        "SM's port": math.ceil(steps / SMS) * positions * 2 * DIM * size / PORT,
+    }
     binds = max(seconds, key=seconds.get)
-    parts = rows * KV_HEADS * math.ceil(context / 256)
-    return max(seconds[binds], 4e-6 * math.ceil(parts / (3 * SMS)) if parts < 3 * SMS else 0) + 2 * EDGE, binds
+    # With one step a block nothing overlaps: all of K and V comes, then they are computed with.
+    alone = min(seconds["SM's port"], seconds["instructions"]) if steps <= SMS else 0
+    return seconds[binds] + alone + LIST + FIRST + (MERGE if context > positions else 0) + EDGE, binds
 
 
 def small(rows, bytes_a_row):
@@ -115,16 +144,26 @@ def small(rows, bytes_a_row):
     return max(1.2e-6, rows * bytes_a_row / (DRAM * REACH)) + EDGE
 
 
+def sampler(rows, passes=5, exchanges=3):
+    """sample.cu: passes over the logits by one block a row, by a cluster of eight for up to 32 rows; exchanges between its blocks.
+
+    With a temperature alone: five passes (finite twice, scaled in two, drawn) and three exchanges. Top-k and top-p make them 12 and
+    18: six histograms, each with five barriers.
+    """
+    blocks = 8 if rows <= 32 else 1
+    turns = math.ceil(rows * blocks / SMS)
+    here = passes * VOCAB * 4 / blocks / PORT + (exchanges * EXCHANGE if blocks > 1 else 0)
+    return max(turns * here, rows * VOCAB * 4 * passes / L2) + 3e-6 + EDGE
+
+
 def step(rows, context, kind="bf16"):
-    layer = {name: product(n, k, rows, kind) for name, (n, k) in PRODUCTS.items()}
+    layer = {name: product(*shape, rows, kind) for name, shape in PRODUCTS.items()}
     layer["attention"] = attention(rows, context)
     layer["norms"] = (2 * small(rows, HIDDEN * 12), "memory")
     layer["rope, kv"] = (small(rows, 6144 * 4), "memory")
-    layer["act_mul"] = (small(rows, FEED * 6), "memory")
     total = LAYERS * sum(seconds for seconds, _ in layer.values())
     head = product(VOCAB, HIDDEN, rows, HEAD_OF.get(kind, "bf16"))[0]
-    sampler = 40e-6 + rows * VOCAB * 4 * 3 / (DRAM * REACH)  # one block a row: three passes over the logits
-    return total + head + sampler + 5 * EDGE, layer
+    return total + head + sampler(rows) + 5 * EDGE, layer
 
 
 def floor(rows, context, kind="bf16"):
@@ -143,14 +182,29 @@ def floor(rows, context, kind="bf16"):
 def prefill(tokens, chunk=512, kind="bf16"):
     """Products as above, in chunks; attention by mma.sync over half of all pairs."""
     linear = LAYERS * sum(n * k for n, k in PRODUCTS.values())
-    seconds = LAYERS * sum(product(n, k, chunk, kind)[0] for n, k in PRODUCTS.values()) * tokens / chunk
+    seconds = LAYERS * sum(product(*shape, chunk, kind, True)[0] for shape in PRODUCTS.values()) * tokens / chunk
     pairs = 2 * tokens * tokens * HEADS * DIM * LAYERS
     return seconds + pairs / (MMA * 0.5), 2 * linear * tokens / 790e12 + pairs / 790e12
+
+
+def losses(rows, context, kind):
+    """Each line of a step: (milliseconds over its floor, name, what binds, microseconds a launch), the largest first."""
+    layer, rate = step(rows, context, kind)[1], FP8_RATE if kind.startswith(("fp8", "int8")) else 790e12
+    best = {name: max(n * k * weight_bytes(kind) / DRAM, 2 * n * k * rows / rate) for name, (n, k) in PRODUCTS.items()}
+    best["attention"] = rows * context * 2 * KV_HEADS * DIM * 2 / DRAM
+    lines = [(LAYERS * (seconds - best.get(name, 0)) * 1e3, name, binds, seconds * 1e6) for name, (seconds, binds) in layer.items()]
+    return sorted(lines + [(sampler(rows) * 1e3, "sampler", "passes over the logits", sampler(rows) * 1e6)], reverse=True)
 
 
 def main():
     context = int(sys.argv[sys.argv.index("--context") + 1]) if "--context" in sys.argv else 1024
     kind = sys.argv[sys.argv.index("--weights") + 1] if "--weights" in sys.argv else "bf16"
+    if "--losses" in sys.argv:
+        print("| batch | lost, ms | line | a launch, us | binds |\n| --- | --- | --- | --- | --- |")
+        for rows in (1, 8, 64, 256):
+            for lost, name, binds, us in losses(rows, context, kind):
+                print(f"| {rows} | {lost:.2f} | {name} | {us:.1f} | {binds} |")
+        return
     print(f"| {kind}, batch, context {context} | predicted, ms | floor, ms | of the floor | largest loss |")
     print("| --- | --- | --- | --- | --- |")
     for rows in (1, 8, 64, 256):

@@ -6,12 +6,15 @@
  *     bench_kernels [SHAPE [FOLDER [ISA]]]
  *     bench_kernels decode|prefill COUNT MODEL     so many tokens of a folder or GGUF file, nothing else
  *     bench_kernels speeds MODEL                   one line of JSON: bench/cpu
+ *     bench_kernels long TOKENS MODEL              the same of one long prompt, and steps behind it
+ *     bench_kernels pack MODEL                     leaves packed weights in TRIREME_CACHE_DIR
  *     bench_kernels linear TYPE OUTPUTS INPUTS [ROWS]  one product at some numbers of rows
  *     bench_kernels attention [ISA]                attention over short and long caches
  *     bench_kernels sample [ISA]                   the sampler's settings
  *     bench_kernels write SHAPE FOLDER             the made-up model alone
  *
- * TRIREME_COMPUTE: as --compute of a worker.
+ * TRIREME_COMPUTE: as --compute of a worker. TRIREME_CACHE_DIR: a folder where packed weights are
+ * kept; without it all are packed anew.
  *
  * The folder keeps the made-up model between runs; a GGUF file in its place is read as it is.
  * Ceilings are measured first, in the same run: compare ratios, not figures.
@@ -23,6 +26,7 @@
 
 #include "base/clock.h"
 #include "bench.h"
+#include "model/load/packed_file.h"
 #include "model/run/forward.h"
 
 /* Time of the wall, or, on a machine that is busy with other things, of one thread's processor
@@ -203,7 +207,7 @@ static void bench_sample(struct device *dev, struct stream *s, const struct mach
                                .sample_rows = &row,
                                .slots = &slot,
                                .positions = &position};
-    struct sample_out out = {&token, &status, &logprob, &top, ids, tops};
+    struct sample_out out = {&token, &status, &logprob, &top, ids, tops, NULL};
     uint32_t no_ids[1];
     float no_values[1];
     table.bias_ids = no_ids;
@@ -252,42 +256,47 @@ struct rig {
     struct sample_out out;
 };
 
-enum { SLOTS = 64, ROWS = 512, CONTEXT_MAX = 2048 };
+enum { SLOTS = 64, ROWS = 512, CONTEXT_MAX = 2048, BLOCK_TOKENS = 32 };
 
-static int rig_open(struct rig *r, const char *dir, struct device *dev, struct stream *s,
-                    struct error *err) {
-    struct model_options options = {.dir = dir};
-    uint32_t blocks[CONTEXT_MAX / 32], tokens[1] = {1};
+/* `slot_count` slots of `context` tokens, each with another first token. */
+static int rig_open(struct rig *r, const char *dir, uint32_t slot_count, uint32_t context,
+                    struct device *dev, struct stream *s, struct error *err) {
+    struct model_options options = {
+        .dir = dir, .packed_folder = getenv("TRIREME_CACHE_DIR"), .packed_most = (uint64_t)1 << 40};
+    uint32_t block_count = context / BLOCK_TOKENS, *blocks = calloc(block_count, sizeof *blocks);
     int rc = model_open(&r->model, &options, dev, s, err);
     if (!rc)
-        rc = kv_geometry_of(&r->geometry, &r->model, STORAGE_NONE, 32, err);
+        rc = kv_geometry_of(&r->geometry, &r->model, STORAGE_NONE, BLOCK_TOKENS, err);
     if (!rc)
-        rc = slots_init(&r->slots, &r->model, &r->geometry, SLOTS, CONTEXT_MAX,
-                        CONTEXT_MAX / 32 * SLOTS, err);
+        rc = slots_init(&r->slots, &r->model, &r->geometry, slot_count, context,
+                        block_count * slot_count, err);
     if (!rc)
-        rc = forward_init(&r->forward, &r->model, &r->slots, ROWS, SLOTS, err);
-    if (rc)
+        rc = forward_init(&r->forward, &r->model, &r->slots, ROWS, slot_count, err);
+    if (rc) {
+        free(blocks);
         return rc;
+    }
     r->out = (struct sample_out){calloc(SLOTS, 4),
                                  calloc(SLOTS, 4),
                                  calloc(SLOTS, 4),
                                  calloc(SLOTS, 4),
                                  calloc(SLOTS, 4 * SAMPLE_TOP_MAX),
-                                 calloc(SLOTS, 4 * SAMPLE_TOP_MAX)};
-    for (uint32_t slot = 0; slot < SLOTS; slot++) {
+                                 calloc(SLOTS, 4 * SAMPLE_TOP_MAX),
+                                 NULL};
+    for (uint32_t slot = 0; slot < slot_count; slot++) {
         struct slot_state state = {.token_count = 1,
-                                   .max_total = CONTEXT_MAX,
+                                   .max_total = context,
                                    .top_p = 1,
                                    .repetition_penalty = 1,
                                    .logprobs = -1};
-        for (uint32_t i = 0; i < ARRAY_LEN(blocks); i++)
-            blocks[i] = slot * (uint32_t)ARRAY_LEN(blocks) + i;
-        slots_admit(&r->slots, s, slot,
-                    &(struct slot_admission){.state = &state,
-                                             .tokens = tokens,
-                                             .blocks = blocks,
-                                             .block_count = ARRAY_LEN(blocks)});
+        for (uint32_t i = 0; i < block_count; i++)
+            blocks[i] = slot * block_count + i;
+        slots_admit(
+            &r->slots, s, slot,
+            &(struct slot_admission){
+                .state = &state, .tokens = &slot, .blocks = blocks, .block_count = block_count});
     }
+    free(blocks);
     return 0;
 }
 
@@ -310,25 +319,28 @@ static double decode_step(struct rig *r, struct stream *s, uint32_t batch) {
     return (double)(bench_ns() - start) * 1e-9;
 }
 
-/* A slot made to know so many tokens, computed at once. */
+/* A slot made to know so many tokens, computed ROWS at a time. */
 static double prefill(struct rig *r, struct stream *s, uint32_t count) {
     r->slots.table.states[0] = (struct slot_state){.active = 1,
                                                    .token_count = count,
-                                                   .max_total = CONTEXT_MAX,
+                                                   .max_total = r->slots.table.max_context,
                                                    .top_p = 1,
                                                    .repetition_penalty = 1,
                                                    .logprobs = -1};
     for (uint32_t i = 0; i < count; i++)
         r->slots.table.tokens[i] = i % 1000;
-    struct step_run run = {.slot = 0, .token_count = count};
-    uint32_t row = count - 1;
     int64_t start = bench_ns();
-    forward_layers(&r->forward, s,
-                   &(struct step_input){.runs = &run,
-                                        .run_count = 1,
-                                        .row_count = count,
-                                        .sample_rows = &row,
-                                        .sample_count = 1});
+    for (uint32_t done = 0, n; done < count; done += n) {
+        n = MIN(count - done, (uint32_t)ROWS);
+        struct step_run run = {.slot = 0, .token_count = n};
+        uint32_t row = n - 1;
+        forward_layers(&r->forward, s,
+                       &(struct step_input){.runs = &run,
+                                            .run_count = 1,
+                                            .row_count = n,
+                                            .sample_rows = &row,
+                                            .sample_count = done + n == count});
+    }
     forward_sample(&r->forward, s, &r->out, NULL);
     return (double)(bench_ns() - start) * 1e-9;
 }
@@ -414,7 +426,7 @@ static int bench_rows(const char *type_name, uint32_t n, uint32_t k, uint32_t on
 static int only_tokens(const char *what, int count, const char *path, struct device *dev,
                        struct stream *s, struct error *err) {
     static struct rig r;
-    int rc = rig_open(&r, path, dev, s, err);
+    int rc = rig_open(&r, path, SLOTS, CONTEXT_MAX, dev, s, err);
     if (!rc && !strcmp(what, "prefill"))
         prefill(&r, s, MIN((uint32_t)count, (uint32_t)ROWS));
     for (int i = 0; !rc && !strcmp(what, "decode") && i < count; i++)
@@ -422,7 +434,8 @@ static int only_tokens(const char *what, int count, const char *path, struct dev
     return rc;
 }
 
-/* Tokens a second and what a step must read, for bench/cpu. The median of some rounds each. */
+/* Seconds to a first token, tokens a second and what a step must read, for bench/cpu. The median of
+ * some rounds each but for the first. */
 static double median_of(double *seconds, int count) {
     for (int i = 1; i < count; i++)
         for (int k = i; k > 0 && seconds[k] < seconds[k - 1]; k--) {
@@ -437,14 +450,17 @@ static int print_speeds(const char *path, struct device *dev, struct stream *s, 
     static const uint32_t batches[] = {1, 4, 8, 16, 32};
     static struct rig r;
     double seconds[ROUNDS];
-    int rc = rig_open(&r, path, dev, s, err);
+    int64_t start = bench_ns();
+    int rc = rig_open(&r, path, SLOTS, CONTEXT_MAX, dev, s, err);
     if (rc)
         return rc;
+    decode_step(&r, s, 1);
+    double first_token = (double)(bench_ns() - start) * 1e-9;
     double head = (double)storage_bytes(r.model.weights.head.type,
                                         (size_t)r.model.spec.vocab * r.model.spec.hidden);
     bool tied = r.model.weights.head.segments[0].data == r.model.weights.embed.segments[0].data;
-    printf("{\"isa\":\"%s\",\"compute\":\"%s\",\"step_bytes\":%.0f", dev->isa,
-           compute_name(dev->compute),
+    printf("{\"isa\":\"%s\",\"compute\":\"%s\",\"start\":%.3f,\"step_bytes\":%.0f", dev->isa,
+           compute_name(dev->compute), first_token,
            (double)r.model.weights.byte_count - (tied ? 0 : head)); /* not the embedding */
     for (int i = 0; i < ROUNDS; i++)
         seconds[i] = 1 / machine_read_bandwidth((int)dev->thread_count);
@@ -458,6 +474,34 @@ static int print_speeds(const char *path, struct device *dev, struct stream *s, 
         seconds[i] = prefill(&r, s, ROWS);
     printf(",\"prefill\":%.3f}\n", ROWS / median_of(seconds, 3));
     return 0;
+}
+
+/* One prompt of `count` tokens, then steps behind it. */
+static int print_long(uint32_t count, const char *path, struct device *dev, struct stream *s,
+                      struct error *err) {
+    enum { STEPS = 5 };
+    static struct rig r;
+    double seconds[STEPS];
+    int rc = rig_open(&r, path, 1, (count + 2 * BLOCK_TOKENS) / BLOCK_TOKENS * BLOCK_TOKENS, dev, s,
+                      err);
+    if (rc)
+        return rc;
+    (void)prefill(&r, s, ROWS / 4); /* not counted: pages, packing */
+    printf("{\"isa\":\"%s\",\"compute\":\"%s\",\"prefill\":%.3f", dev->isa,
+           compute_name(dev->compute), count / prefill(&r, s, count));
+    for (int i = 0; i < STEPS; i++)
+        seconds[i] = decode_step(&r, s, 1);
+    printf(",\"decode\":%.3f}\n", 1 / median_of(seconds, STEPS));
+    return 0;
+}
+
+/* What the first start leaves for the others; nothing where the type is not packed. */
+static int pack_only(const char *path, struct device *dev, struct stream *s, struct error *err) {
+    static struct rig r;
+    int rc = rig_open(&r, path, SLOTS, CONTEXT_MAX, dev, s, err);
+    if (!rc && !(r.model.packed && packed_file_wait(r.model.packed)))
+        fprintf(stderr, "%s: no packed weights were kept\n", path);
+    return rc;
 }
 
 int main(int argc, char **argv) {
@@ -474,10 +518,12 @@ int main(int argc, char **argv) {
          attends = argc > 1 && !strcmp(argv[1], "attention"),
          samples = argc > 1 && !strcmp(argv[1], "sample");
     bool writes = argc > 3 && !strcmp(argv[1], "write"),
-         speeds = argc > 2 && !strcmp(argv[1], "speeds");
-    struct device_options options = {.isa = attends || samples                ? argv[2]
-                                            : argc > 3 && !tokens && !product ? argv[3]
-                                                                              : NULL,
+         speeds = argc > 2 && !strcmp(argv[1], "speeds"),
+         packs = argc > 2 && !strcmp(argv[1], "pack"),
+         is_long = argc > 3 && !strcmp(argv[1], "long") && atoi(argv[2]) > 0;
+    struct device_options options = {.isa = attends || samples                            ? argv[2]
+                                            : argc > 3 && !tokens && !product && !is_long ? argv[3]
+                                                                                          : NULL,
                                      .compute = getenv("TRIREME_COMPUTE"),
                                      .spin_us = 100,
                                      .thread_count = cpu_time};
@@ -494,8 +540,14 @@ int main(int argc, char **argv) {
     if (device_open(&options, &dev, &err))
         return fprintf(stderr, "%s\n", err.text), 1;
     struct stream *s = stream_new(dev);
+    if (packs)
+        return pack_only(argv[2], dev, s, &err) ? fprintf(stderr, "%s\n", err.text), 1 : 0;
     if (speeds)
         return print_speeds(argv[2], dev, s, &err) ? fprintf(stderr, "%s\n", err.text), 1 : 0;
+    if (is_long)
+        return print_long((uint32_t)atoi(argv[2]), argv[3], dev, s, &err)
+               ? fprintf(stderr, "%s\n", err.text),
+               1 : 0;
     if (tokens)
         return only_tokens(argv[1], atoi(argv[2]), argv[3], dev, s, &err)
                ? fprintf(stderr, "%s\n", err.text),
@@ -516,7 +568,7 @@ int main(int argc, char **argv) {
     const char *path = argc > 2 ? argv[2] : dir;
     int rc = strstr(path, ".gguf") ? 0 : random_model_write(shape, path, &err);
     if (!rc)
-        rc = rig_open(&r, path, dev, s, &err);
+        rc = rig_open(&r, path, SLOTS, CONTEXT_MAX, dev, s, &err);
     if (rc)
         return fprintf(stderr, "%s\n", err.text), 1;
     printf("%s, %.2f GB\n", path, (double)r.model.weights.byte_count * 1e-9);

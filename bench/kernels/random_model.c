@@ -94,7 +94,7 @@ static int write_config(const struct random_shape *s, const char *path, struct e
              "\"num_attention_heads\":%d,"
              "\"num_key_value_heads\":%d,"
              "\"head_dim\":%d,"
-             "\"max_position_embeddings\":8192,"
+             "\"max_position_embeddings\":40960,"
              "\"rms_norm_eps\":1e-6,"
              "\"rope_theta\":10000.0,"
              "\"tie_word_embeddings\":%s}\n",

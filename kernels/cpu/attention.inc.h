@@ -19,6 +19,9 @@
 enum {
     ATTENTION_DIM_MAX = 512,
     UNIT_QUERIES = 32,
+    TILE_QUERIES = 256,  /* most of a unit in attention_tiles.inc.h */
+    TILE_VALUES = 32768, /* ... and of their numbers; ATTENTION_DIM_MAX * TILE_QUERIES_LEAST */
+    TILE_QUERIES_LEAST = 64,
     QUERIES = VW == 16 ? 8 : 4, /* what the registers hold */
     QUERIES_NARROW = 4,
     PARTIALS_MAX = 2048
@@ -415,7 +418,13 @@ struct attention_task {
     uint32_t splits; /* splits in parallel; 0: a unit does its splits itself */
     char *partials;  /* with splits: [row, head, split] */
     size_t partial_bytes;
+    bool tiles; /* as attention_tiles.inc.h does it */
 };
+
+/* The last position that row t, no padding, sees. */
+static uint32_t last_of(const struct op_attention *a, uint32_t t) {
+    return a->last ? a->last[t] : a->batch->positions[t];
+}
 
 /* The tile's queries that see something of the split at `start`; their heads go to heads[], rows to
  * rows[]. */
@@ -429,7 +438,7 @@ static void pick_queries(const struct op_attention *a, const struct attention_un
         uint32_t t = u->row + i / group, head = u->g * group + i % group,
                  position = a->batch->positions[t];
         uint32_t lo = MAX(attention_first(a, position), start),
-                 hi = MIN(position + 1, start + ATTENTION_SPLIT);
+                 hi = MIN(last_of(a, t) + 1, start + ATTENTION_SPLIT);
         if (lo >= hi)
             continue;
         qs->q[qs->count] = (const float *)a->qkv + (size_t)t * stride + (size_t)head * kv->head_dim;
@@ -442,13 +451,16 @@ static void pick_queries(const struct op_attention *a, const struct attention_un
 }
 
 #define PARTIAL_BYTES(dim) ((sizeof(struct partial) + (dim) * sizeof(float) + 63) / 64 * 64)
+/* TILE_QUERIES or fewer partials whose accs are TILE_VALUES or fewer. */
+#define TILE_TOTALS_BYTES                                                                          \
+    (TILE_VALUES * sizeof(float) + TILE_QUERIES * (sizeof(struct partial) + 64))
 
 /* Up to UNIT_QUERIES queries over all splits, in order. */
 static void attend_queries(const struct op_attention *a, const struct attention_unit *u,
                            uint32_t first_query) {
     const struct kv_view *kv = a->kv;
     uint32_t dim = kv->head_dim, group = a->heads / kv->kv_heads, slot = a->batch->slots[u->row];
-    uint32_t last = a->batch->positions[u->row + u->rows - 1],
+    uint32_t last = last_of(a, u->row + u->rows - 1),
              first = attention_first(a, a->batch->positions[u->row]),
              end = MIN(first_query + UNIT_QUERIES, u->rows * group);
     char totals[UNIT_QUERIES][PARTIAL_BYTES(ATTENTION_DIM_MAX)] __attribute__((aligned(64))),
@@ -497,15 +509,6 @@ static bool padding(const struct op_attention *a, const struct attention_unit *u
     return true;
 }
 
-static void attend_unit(void *ctx, size_t unit_idx, int thread_idx) {
-    const struct attention_task *task = ctx;
-    struct attention_unit u = unit_of(task, unit_idx);
-    if (padding(task->a, &u))
-        return;
-    for (uint32_t q = 0; q < u.rows * (task->a->heads / task->a->kv->kv_heads); q += UNIT_QUERIES)
-        attend_queries(task->a, &u, q);
-}
-
 /* ---- splits in parallel (few rows, long cache) ---- */
 
 static struct partial *partial_at(const struct attention_task *task, uint32_t row, uint32_t head,
@@ -515,6 +518,33 @@ static struct partial *partial_at(const struct attention_task *task, uint32_t ro
                                   task->partial_bytes);
 }
 
+/* Most queries of a unit with tiles. */
+static uint32_t tile_queries_of(uint32_t head_dim) {
+    return MIN(TILE_VALUES / head_dim, (uint32_t)TILE_QUERIES);
+}
+
+#ifdef ATTENTION_TILES
+#include "kernels/cpu/attention_tiles.inc.h"
+#else
+static bool uses_tiles(const struct stream *s, const struct kv_view *kv) {
+    return false;
+}
+#endif
+
+static void attend_unit(void *ctx, size_t unit_idx, int thread_idx) {
+    const struct attention_task *task = ctx;
+    struct attention_unit u = unit_of(task, unit_idx);
+    uint32_t queries = u.rows * (task->a->heads / task->a->kv->kv_heads);
+    if (padding(task->a, &u))
+        return;
+#ifdef ATTENTION_TILES
+    for (uint32_t q = 0; q < queries && task->tiles; q += tile_queries_of(task->a->kv->head_dim))
+        attend_tile_queries(task->a, &u, q);
+#endif
+    for (uint32_t q = 0; q < queries && !task->tiles; q += UNIT_QUERIES)
+        attend_queries(task->a, &u, q);
+}
+
 static void attend_split_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct attention_task *task = ctx;
     const struct op_attention *a = task->a;
@@ -522,6 +552,12 @@ static void attend_split_unit(void *ctx, size_t unit_idx, int thread_idx) {
     struct attention_unit u = unit_of(task, unit_idx / task->splits);
     if (a->batch->positions[u.row] == ROW_NONE)
         return;
+#ifdef ATTENTION_TILES
+    if (task->tiles) {
+        attend_tile_unit(task, &u, split);
+        return;
+    }
+#endif
     for (uint32_t first = 0; first < u.rows * group; first += QUERIES) {
         struct queries qs;
         struct partial *partials[QUERIES];
@@ -541,7 +577,7 @@ static void merge_row(const struct attention_task *task, uint32_t t) {
     for (uint32_t h = 0; h < a->heads; h++) {
         uint32_t split = attention_first(a, position) / ATTENTION_SPLIT;
         struct partial *total = partial_at(task, t, h, split);
-        while (++split <= position / ATTENTION_SPLIT)
+        while (++split <= last_of(a, t) / ATTENTION_SPLIT)
             merge(total, partial_at(task, t, h, split), dim);
         finish(total, a->sinks ? a->sinks + h : NULL,
                (float *)a->out + ((size_t)t * a->heads + h) * dim, dim);
@@ -550,11 +586,11 @@ static void merge_row(const struct attention_task *task, uint32_t t) {
 
 /* ---- the operation ---- */
 
-/* Cuts the rows into units of consecutive positions of one slot. Returns the count; bounds has room
- * for row_count + 1. */
-static uint32_t cut_rows(const struct op_attention *a, uint32_t *bounds) {
+/* Cuts the rows into units of consecutive positions of one slot, up to `queries` queries where a row
+ * has no more. Returns the count; bounds has room for row_count + 1. */
+static uint32_t cut_rows(const struct op_attention *a, uint32_t queries, uint32_t *bounds) {
     const struct step_batch *b = a->batch;
-    uint32_t count = 0, t = 0, limit = MAX(UNIT_QUERIES / (a->heads / a->kv->kv_heads), 1u);
+    uint32_t count = 0, t = 0, limit = MAX(queries / (a->heads / a->kv->kv_heads), 1u);
     while (t < b->row_count) {
         uint32_t end = t + 1;
         while (end < b->row_count && end - t < limit && b->slots[end] == b->slots[t] &&
@@ -579,26 +615,36 @@ static uint32_t choose_splits(const struct attention_task *task, uint32_t units,
     uint32_t longest = 0;
     for (uint32_t t = 0; t < a->batch->row_count; t++)
         if (a->batch->positions[t] != ROW_NONE)
-            longest = MAX(longest, a->batch->positions[t]);
+            longest = MAX(longest, last_of(a, t));
     uint32_t splits = longest / ATTENTION_SPLIT + 1;
     bool fits = (uint64_t)a->batch->row_count * a->heads * splits <= PARTIALS_MAX;
     return splits > 1 && units < 4 * threads && fits ? splits : 0;
 }
 
+/* Queries of a unit: many, which read the cache once, but so few that threads have several units. */
+static uint32_t queries_of_unit(const struct attention_task *task, uint32_t threads) {
+    uint32_t queries = task->a->batch->row_count * task->a->heads / (4 * threads);
+    if (!task->tiles)
+        return UNIT_QUERIES;
+    return MIN(MAX(queries, (uint32_t)TILE_QUERIES_LEAST), tile_queries_of(task->a->kv->head_dim));
+}
+
 static void cpu_attention(struct stream *s, const struct op_attention *a) {
     const struct kv_view *kv = a->kv;
     CHECK(kv->head_dim <= ATTENTION_DIM_MAX && kv->kv_heads && a->heads % kv->kv_heads == 0);
+    CHECK(!a->last || !a->slopes);
     uint32_t *bounds = a->scratch;
     size_t bounds_bytes = ((size_t)(a->batch->row_count + 1) * sizeof(uint32_t) + 63) / 64 * 64,
            work = 0;
     struct attention_task task = {.a = a,
                                   .unit_rows = bounds,
                                   .partials = (char *)a->scratch + bounds_bytes,
-                                  .partial_bytes = PARTIAL_BYTES(kv->head_dim)};
-    task.row_unit_count = cut_rows(a, bounds);
+                                  .partial_bytes = PARTIAL_BYTES(kv->head_dim),
+                                  .tiles = uses_tiles(s, kv)};
+    task.row_unit_count = cut_rows(a, queries_of_unit(&task, s->dev->thread_count), bounds);
     uint32_t units = task.row_unit_count * kv->kv_heads;
     for (uint32_t t = 0; t < a->batch->row_count; t++)
-        work += a->batch->positions[t] == ROW_NONE ? 0 : a->batch->positions[t] + 1;
+        work += a->batch->positions[t] == ROW_NONE ? 0 : last_of(a, t) + 1;
     work = work * a->heads * kv->head_dim * 2 / VW;
     task.splits = choose_splits(&task, units, s->dev->thread_count);
     if (!task.splits) {

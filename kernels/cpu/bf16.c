@@ -4,7 +4,8 @@
  */
 #include "kernels/cpu/bf16.h"
 
-#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/expert_range.h"
+#include "kernels/cpu/tile_product.h"
 
 #define AVX2_BITS (CPU_BIT(AVX2) | CPU_BIT(FMA) | CPU_BIT(F16C))
 #define AVX512_BITS                                                                                \
@@ -83,6 +84,12 @@ static void multiply_unit(void *ctx, size_t unit_idx, int thread_idx) {
 }
 
 void cpu_bf16_linear(struct stream *s, const struct op_linear *a) {
+#if defined(__x86_64__)
+    if (((struct cpu_device *)s->dev)->tiles) {
+        cpu_tile_linear(s, a);
+        return;
+    }
+#endif
     uint32_t pass = rows_of_pass(a->w->cols);
     struct multiply_task task = {.variant = ((struct cpu_device *)s->dev)->bf16,
                                  .product = {.w = a->w, .out_stride = a->out_stride},
@@ -104,47 +111,45 @@ void cpu_bf16_linear(struct stream *s, const struct op_linear *a) {
 struct expert_product {
     const struct bf16_variant *variant;
     const struct op_expert_linear *a;
-    struct bf16_rows x; /* pairs [first, first + row_count) */
-    uint32_t first;
-    uint32_t units, outputs_a_unit;      /* of one expert */
-    uint32_t experts[ROUTE_EXPERTS_MAX]; /* with pairs in that range */
+    struct expert_range range;
+    struct bf16_rows x;             /* the range's pairs */
+    uint32_t units, outputs_a_unit; /* of one expert */
 };
 
 static void expert_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct expert_product *task = ctx;
     const struct op_expert_linear *a = task->a;
-    uint32_t e = task->experts[unit_idx / task->units],
-             begin = MAX(a->plan->offsets[e], task->first),
-             pairs_end = MIN(a->plan->offsets[e + 1], task->first + task->x.row_count),
+    uint32_t e = task->range.experts[unit_idx / task->units], begin,
+             count = expert_range_pairs(a, &task->range, e, &begin),
              n = (uint32_t)(unit_idx % task->units) * task->outputs_a_unit,
              end = MIN(n + task->outputs_a_unit, a->w->rows);
     struct bf16_product p = {.w = &a->w->experts[e],
                              .x = task->x,
-                             .out = (float *)a->out + (size_t)begin * a->w->rows,
+                             .out =
+                                 (float *)a->out + (size_t)(task->range.first + begin) * a->w->rows,
                              .out_stride = a->w->rows};
-    p.x.data += (begin - task->first) * p.x.stride;
-    p.x.row_count = pairs_end - begin;
+    p.x.data += begin * p.x.stride;
+    p.x.row_count = count;
     for (; n < end; n += BF16_UNIT)
         task->variant->multiply(&p, n, MIN((uint32_t)BF16_UNIT, end - n));
 }
 
 void cpu_bf16_expert_linear(struct stream *s, const struct op_expert_linear *a) {
-    uint32_t pairs = a->rows * a->top_k,
-             pass = (uint32_t)(CPU_PACK_BYTES / bf16_stride(a->w->cols));
+#if defined(__x86_64__)
+    if (((struct cpu_device *)s->dev)->tiles) {
+        cpu_tile_expert_linear(s, a);
+        return;
+    }
+#endif
+    uint32_t pass = (uint32_t)(CPU_PACK_BYTES / bf16_stride(a->w->cols));
     struct expert_product task = {
         .variant = ((struct cpu_device *)s->dev)->bf16, .a = a, .outputs_a_unit = 4 * BF16_UNIT};
-    CHECK(pass > 0 && a->w->expert_count <= ROUTE_EXPERTS_MAX &&
-          a->plan->offsets[a->w->expert_count] == pairs);
     task.units = (a->w->rows + task.outputs_a_unit - 1) / task.outputs_a_unit;
-    for (task.first = 0; task.first < pairs; task.first += task.x.row_count) {
-        uint32_t rows = MIN(pairs - task.first, pass), active = 0;
-        for (uint32_t e = 0; e < a->w->expert_count; e++)
-            if (MAX(a->plan->offsets[e], task.first) <
-                MIN(a->plan->offsets[e + 1], task.first + rows))
-                task.experts[active++] = e;
-        task.x =
-            round_rows(s, (const float *)a->x + (size_t)task.first * a->w->cols, rows, a->w->cols);
-        cpu_loop(s, (size_t)active * task.units, (size_t)rows * a->w->rows * a->w->cols / 32,
-                 expert_unit, &task);
+    while (expert_range_next(a, pass, &task.range)) {
+        uint32_t rows = task.range.count;
+        task.x = round_rows(s, (const float *)a->x + (size_t)task.range.first * a->w->cols, rows,
+                            a->w->cols);
+        cpu_loop(s, (size_t)task.range.active * task.units,
+                 (size_t)rows * a->w->rows * a->w->cols / 32, expert_unit, &task);
     }
 }

@@ -14,7 +14,7 @@
  * processors give the same). Numbers below 2^-126 may count as zero, and do on that instruction.
  * Weights are read as they lie in the file.
  *
- * AMX's tiles have an order of their own (linear_amx.inc.h): another instruction set, other bits.
+ * AMX's tiles have an order of their own (tile_product.h): another instruction set, other bits.
  */
 #ifndef KERNELS_CPU_BF16_H
 #define KERNELS_CPU_BF16_H
@@ -60,6 +60,7 @@ extern const struct bf16_choice {
     uint64_t needs;
 } BF16_VARIANTS[];
 extern const size_t BF16_VARIANT_COUNT;
+/* The last of BF16_VARIANTS that runs with this set and these features; never NULL. */
 const struct bf16_variant *bf16_best(enum cpu_isa isa, struct cpu_features features);
 
 #endif

@@ -21,6 +21,8 @@ struct cpu_device {
     char *pack; /* owned, CPU_PACK_BYTES: activations of a product in the kernel's order */
     const struct int8_variant *int8; /* for matrices whose compute is int8 */
     const struct bf16_variant *bf16; /* ... bf16 */
+    bool attends_in_bf16;            /* over caches that allow it (attention_tiles.inc.h) */
+    bool tiles;                      /* products in bf16 by tiles instead (tile_product.h) */
 };
 
 static inline struct thread_pool *cpu_pool(const struct stream *s) {
@@ -41,16 +43,22 @@ static inline void cpu_loop(const struct stream *s, size_t unit_count, size_t wo
         run(ctx, i, 0);
 }
 
-/* linear and expert_linear where w->compute is bf16 (bf16.c). */
+/* linear where w->compute is bf16 (bf16.c). */
 void cpu_bf16_linear(struct stream *s, const struct op_linear *a);
+/* expert_linear where w->compute is bf16. */
 void cpu_bf16_expert_linear(struct stream *s, const struct op_expert_linear *a);
 
-/* linear and expert_linear where w->compute is int8, and their packing (int8_linear.c). */
+/* linear where w->compute is int8 (int8_linear.c). */
 void cpu_int8_linear(struct stream *s, const struct op_linear *a);
+/* expert_linear where w->compute is int8. */
 void cpu_int8_expert_linear(struct stream *s, const struct op_expert_linear *a);
+/* Bytes of a segment of w once it is packed; 0: it stays as it is. */
 size_t cpu_packed_bytes(const struct device *dev, const struct matrix *w, uint32_t segment);
+/* Writes the segment, packed for products of int8, to out [cpu_packed_bytes]. */
 void cpu_pack(struct stream *s, const struct matrix *w, uint32_t segment, void *out);
 
+/* Opens the CPU as a device (device_open, device.h). *out is owned by the caller. ERR_UNSUPPORTED:
+ * the instruction set that was asked for does not run here. */
 int cpu_device_open(const struct device_options *options, struct device **out, struct error *err);
 
 extern const struct ops cpu_ops_scalar, cpu_ops_neon, cpu_ops_avx2, cpu_ops_avx512, cpu_ops_amx;

@@ -323,7 +323,8 @@ static const dequantize_fn DEQUANTIZE[STORAGE_TYPE_COUNT] = {
 };
 
 /* The segment a row of the matrix lies in; *row becomes the row in it. */
-static const struct matrix_segment *segment_of_row(const struct matrix *w, uint32_t *row) {
+__attribute__((unused)) static const struct matrix_segment *segment_of_row(const struct matrix *w,
+                                                                           uint32_t *row) {
     const struct matrix_segment *p = w->segments;
     while (*row >= p->rows)
         *row -= (p++)->rows;

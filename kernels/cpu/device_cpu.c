@@ -20,10 +20,13 @@ static void cpu_close(struct device *dev) {
     mem_free(cpu);
 }
 
-/* Aligned to a page's worth of lanes; not touched, so that memory nobody writes costs nothing. */
+/* Aligned to vectors, what is large to huge pages; not touched, so that memory nobody writes costs
+ * nothing. */
 static void *cpu_alloc(struct device *dev, size_t size) {
-    size_t rounded = (size + 63) / 64 * 64;
-    return rounded < size ? NULL : aligned_alloc(64, MAX(rounded, (size_t)64));
+    enum { HUGE_PAGE = 2 << 20 };
+    size_t align = size < 2 * HUGE_PAGE ? 64 : HUGE_PAGE,
+           rounded = (size + align - 1) / align * align;
+    return rounded < size ? NULL : aligned_alloc(align, MAX(rounded, align));
 }
 static void cpu_free(struct device *dev, void *p) {
     free(p);
@@ -126,8 +129,9 @@ static int choose_isa(const char *want, struct cpu_features *features, enum cpu_
     return rc;
 }
 
-/* By itself a device takes fewer bits only where they are faster: AMX's tiles take three bf16 for a
- * number in f32, and lose little by it. */
+/* By itself a device takes fewer bits where they are faster. Tiles take weights of all types in
+ * bf16, but one row of few bits is read faster as integers, and the number of rows must not
+ * decide. */
 static int choose_compute(const char *want, enum cpu_isa isa, struct cpu_features features,
                           enum compute_type *out, struct error *err) {
     *out = COMPUTE_F32;
@@ -140,11 +144,19 @@ static int choose_compute(const char *want, enum cpu_isa isa, struct cpu_feature
     if (strcmp(want, "auto"))
         return error_set(err, ERR_UNSUPPORTED,
                          "unknown compute type '%s'; known are auto, f32, bf16, int8", want);
-    if (int8_best(isa, features) != &int8_plain)
+    if (isa == CPU_ISA_AMX && features.bits & CPU_BIT(AMX_INT8) &&
+        features.bits & CPU_BIT(AVX512_VNNI))
+        *out |= COMPUTE_INT8_GROUPS;
+    else if (int8_best(isa, features) != &int8_plain)
         *out |= COMPUTE_INT8;
-    if (isa == CPU_ISA_AVX512 && features.bits & CPU_BIT(AVX512_BF16))
+    if (isa >= CPU_ISA_AVX512 && features.bits & CPU_BIT(AVX512_BF16))
         *out |= COMPUTE_BF16;
     return 0;
+}
+
+/* Where it is faster, or the set has tiles for it. */
+static bool attends_in_bf16(enum cpu_isa isa, struct cpu_features features) {
+    return (isa == CPU_ISA_AMX || isa == CPU_ISA_AVX512) && features.bits & CPU_BIT(AVX512_BF16);
 }
 
 static void cpu_name(char *out, size_t size) {
@@ -183,8 +195,10 @@ int cpu_device_open(const struct device_options *options, struct device **out, s
                                .ops = OPS[isa],
                                .kind = DEVICE_CPU,
                                .thread_count = (uint32_t)MIN(threads, CPU_THREADS_MAX),
+                               .step_tokens = DEVICE_STEP_TOKENS,
                                .activation_type = STORAGE_F32,
                                .compute = compute,
+                               .bf16_of_blocks = isa == CPU_ISA_AMX,
                                .in_order_at_once = true};
     if (!sysinfo(&info))
         cpu->dev.memory_bytes = (uint64_t)info.totalram * info.mem_unit;
@@ -195,6 +209,12 @@ int cpu_device_open(const struct device_options *options, struct device **out, s
     CHECK(cpu->pack);
     cpu->int8 = int8_best(isa, features);
     cpu->bf16 = bf16_best(isa, features);
+    cpu->attends_in_bf16 = compute != COMPUTE_F32 && attends_in_bf16(isa, features);
+    snprintf(cpu->dev.attention, sizeof cpu->dev.attention, "%s",
+             cpu->attends_in_bf16 ? "bf16" : "f32");
+    snprintf(cpu->dev.packed_order, sizeof cpu->dev.packed_order, "%s, %s, %llx", cpu->int8->name,
+             cpu->bf16->name, (unsigned long long)features.bits);
+    cpu->tiles = isa == CPU_ISA_AMX;
     cpu->pool = thread_pool_new((int)cpu->dev.thread_count, options->spin_us);
     *out = &cpu->dev;
     return 0;

@@ -119,6 +119,12 @@ static void cpu_expert_linear(struct stream *s, const struct op_expert_linear *a
         cpu_bf16_expert_linear(s, a);
         return;
     }
+#ifdef CPU_AMX
+    if (pairs && a->w->experts[0].compute == COMPUTE_INT8_GROUPS) {
+        cpu_group_expert_linear(s, a);
+        return;
+    }
+#endif
     for (uint32_t e = 0; e < a->w->expert_count; e++)
         if (a->plan->offsets[e + 1] > a->plan->offsets[e])
             task.active[active++] = e;

@@ -14,7 +14,8 @@ static const struct {
     [CPU_ISA_NEON] = {"neon", CPU_BIT(NEON)},
     [CPU_ISA_AVX2] = {"avx2", AVX2_BITS},
     [CPU_ISA_AVX512] = {"avx512", AVX512_BITS},
-    [CPU_ISA_AMX] = {"amx", AVX512_BITS | CPU_BIT(AMX_TILE) | CPU_BIT(AMX_BF16)},
+    [CPU_ISA_AMX] = {"amx", AVX512_BITS | CPU_BIT(AVX512_VBMI) | CPU_BIT(AVX512_VBMI2) |
+                                CPU_BIT(AVX512_BF16) | CPU_BIT(AMX_TILE) | CPU_BIT(AMX_BF16)},
 };
 
 const char *cpu_isa_name(enum cpu_isa isa) {

@@ -23,6 +23,7 @@ enum cpu_isa {
 const char *cpu_isa_name(enum cpu_isa isa);
 /* The features that code of this set uses. */
 struct cpu_features cpu_isa_needs(enum cpu_isa isa);
+/* Whether f has all that code of this set uses. */
 bool cpu_isa_runs(enum cpu_isa isa, struct cpu_features f);
 /* The best set that runs: always one, since SCALAR needs nothing. */
 enum cpu_isa cpu_isa_best(struct cpu_features f);

@@ -327,29 +327,46 @@ static void pack_scaled(const struct matrix *w, const struct matrix_segment *p, 
 static void pack_unit(const struct matrix *w, const struct matrix_segment *p, struct int8_layout l,
                       uint32_t first, uint32_t unit, uint8_t *out) {
     enum storage_type type = segment_type(w, p);
-    if (p->rows < first + LANES)
+    const size_t stride = storage_bytes(type, w->cols);
+    const uint8_t *row =
+        (const uint8_t *)p->data + first * stride + storage_bytes(type, (size_t)unit * l.unit_cols);
+    const uint32_t lanes = first < p->rows ? MIN(p->rows - first, (uint32_t)LANES) : 0;
+    if (lanes < LANES)
         memset(out, 0, (size_t)l.row_bytes * LANES);
-    for (uint32_t lane = 0; lane < LANES && first + lane < p->rows; lane++) {
-        const uint8_t *row = (const uint8_t *)p->data +
-                             (size_t)(first + lane) * storage_bytes(type, w->cols) +
-                             storage_bytes(type, (size_t)unit * l.unit_cols);
-        switch (type) {
+    switch (type) {
 #define PACK_CASE(name, kind)                                                                      \
-    case STORAGE_##name: pack_##name(row, lane, out); break;
-            INT8_BLOCK_TYPES(PACK_CASE)
+    case STORAGE_##name:                                                                           \
+        for (uint32_t lane = 0; lane < lanes; lane++)                                              \
+            pack_##name(row + lane * stride, lane, out);                                           \
+        break;
+        INT8_BLOCK_TYPES(PACK_CASE)
 #undef PACK_CASE
-        default:
+    default:
+        for (uint32_t lane = 0; lane < lanes; lane++)
             pack_scaled(w, p, first + lane, unit * (l.unit_cols / 32), l.unit_cols / 32, lane, out);
-        }
     }
+}
+
+/* Asks for the share of the next panel's rows that falls to a unit: they lie one after the other, but
+ * a panel's units take a little of each row at a time. */
+static void fetch_rows(const struct matrix *w, const struct matrix_segment *p, uint32_t panel,
+                       uint32_t unit, uint32_t units) {
+    size_t bytes = storage_bytes(segment_type(w, p), w->cols) * 2 * LANES,
+           share = (bytes + units - 1) / units;
+    const uint8_t *from = (const uint8_t *)p->data + (panel + 1) * bytes + unit * share;
+    for (size_t i = 0; i < share; i += 64)
+        __builtin_prefetch(from + i, 0, 2);
 }
 
 static void int8_pack(const struct matrix *w, uint32_t segment, uint32_t panel, uint8_t *out) {
     const struct matrix_segment *p = &w->segments[segment];
     struct int8_layout l = int8_layout(w, p);
-    for (uint32_t unit = 0; unit < w->cols / l.unit_cols; unit++)
+    const uint32_t units = w->cols / l.unit_cols;
+    for (uint32_t unit = 0; unit < units; unit++) {
+        fetch_rows(w, p, panel, unit, units);
         for (uint32_t half = 0; half < 2; half++, out += (size_t)l.row_bytes * LANES)
             pack_unit(w, p, l, (2 * panel + half) * LANES, unit, out);
+    }
 }
 
 /* ---- rows x a panel ---- */
@@ -542,17 +559,20 @@ static void (*const ROW_DOTS[])(const struct dots *first,
 INT8_TYPES(UNPACK_UNIT)
 
 /* One row and a packed panel: a block goes from memory to registers. `m` is without weights; its
- * blocks are all of the row's. */
+ * blocks are all of the row's. Memory ahead is asked for block by block: all of a unit's lines at
+ * once hold up the loads behind them. */
 #define STREAM_PANEL(name, kind)                                                                   \
     static void stream_panel_##name(const uint8_t *unit, size_t half_bytes, uint32_t unit_blocks,  \
                                     const struct dots *m) {                                        \
+        const size_t share = 2 * half_bytes / unit_blocks;                                         \
+        const uint8_t *ahead = unit + FETCH_AHEAD;                                                 \
         vf acc[ROWS_MAX][2];                                                                       \
         acc[0][0] = acc[0][1] = f_set(0);                                                          \
         for (uint32_t b = 0; b < m->blocks; unit += 2 * half_bytes) {                              \
-            for (size_t i = 0; i < 2 * half_bytes; i += 64)                                        \
-                __builtin_prefetch(unit + FETCH_AHEAD + i, 0, 3);                                  \
-            for (uint32_t g = 0; g < unit_blocks; g++, b++) {                                      \
+            for (uint32_t g = 0; g < unit_blocks; g++, b++, ahead += share) {                      \
                 struct pair w;                                                                     \
+                for (size_t i = 0; i < share; i += 64)                                             \
+                    __builtin_prefetch(ahead + i, 0, 3);                                           \
                 unpack_##name(unit, g, &w.half[0]);                                                \
                 unpack_##name(unit + half_bytes, g, &w.half[1]);                                   \
                 dot_block(kind, 1, &w, m->x + 32 * b, m->d + b, m, acc);                           \
@@ -602,8 +622,6 @@ static void unpack_units(const struct panel *p, uint32_t first, uint32_t count, 
         const uint8_t *from = own;
         if (p->segment->packed) {
             from = packed_unit(p, unit);
-            for (size_t i = 0; i < 2 * half; i += 64)
-                __builtin_prefetch(from + FETCH_AHEAD + i, 0, 3);
         } else {
             pack_unit(p->w, p->segment, p->layout, 2 * p->idx * LANES, unit, own);
             pack_unit(p->w, p->segment, p->layout, (2 * p->idx + 1) * LANES, unit, own + half);

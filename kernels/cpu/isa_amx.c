@@ -3,6 +3,6 @@
 #define CPU_OPS cpu_ops_amx
 #include "kernels/cpu/vec_avx512.h"
 
-#define CPU_AMX 1
-
+#define CPU_AMX         1
+#define ATTENTION_TILES 1
 #include "kernels/cpu/table.inc.h"

@@ -319,6 +319,7 @@ static void linear_unit(void *ctx, size_t unit_idx, int thread_idx) {
 }
 
 static void cpu_linear(struct stream *s, const struct op_linear *a) {
+    CHECK(!a->gated);
     CHECK(a->out_stride >= a->w->rows && a->w->type > STORAGE_NONE &&
           a->w->type < STORAGE_TYPE_COUNT);
     if (a->rows == 0)
@@ -332,8 +333,12 @@ static void cpu_linear(struct stream *s, const struct op_linear *a) {
         return;
     }
 #ifdef CPU_AMX
-    if (amx_takes(a->w)) {
-        amx_linear(s, a);
+    if (a->w->compute == COMPUTE_INT8_GROUPS) {
+        cpu_group_linear(s, a);
+        return;
+    }
+    if (cpu_tiles_take(a->w)) {
+        cpu_tile_linear(s, a);
         return;
     }
 #endif

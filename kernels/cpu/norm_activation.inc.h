@@ -283,4 +283,5 @@ static const struct row_ops cpu_row_ops = {.layernorm = cpu_layernorm,
                                            .activate = cpu_activate,
                                            .add_positions = ref_add_positions,
                                            .clamp = cpu_clamp,
-                                           .finish_logits = cpu_finish_logits};
+                                           .finish_logits = cpu_finish_logits,
+                                           .sum_addends = ref_sum_addends};

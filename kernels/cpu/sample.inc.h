@@ -25,6 +25,8 @@ struct slice_sums {
     uint64_t masses[CUTS];
 };
 
+#define GUMBEL_MOST 23.1f /* above every noise */
+
 struct best {
     float value;
     uint32_t id;
@@ -223,25 +225,41 @@ static bool penalised(const struct slot_state *s) {
     return s->repetition_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
 }
 
-/* c. Touches only the ids of the history and of the bias, whose logits go to raw first. */
-static void penalties(const struct sample_row *r) {
+/* Logits that c changes, as they are before: those of the history and of the bias; all, where
+ * penalties come late. */
+static void keep_raw(const struct sample_row *r) {
     const struct slot_state *s = r->state;
-    uint32_t *counts = r->scratch->counts;
     const uint32_t *ids = r->op->slots->bias_ids + (size_t)r->slot * SLOT_BIAS_MAX;
-    const float *values = r->op->slots->bias_values + (size_t)r->slot * SLOT_BIAS_MAX;
-    bool wanted = penalised(s);
+    bool of_history = penalised(s) || s->rules.dry_multiplier > 0;
+    if (s->rules.order && s->logprobs >= 0) {
+        memcpy(r->scratch->raw, r->logits, r->vocab * sizeof *r->logits);
+        return;
+    }
     for (uint32_t i = 0; i < s->bias_count; i++)
         if (ids[i] < r->vocab)
             r->scratch->raw[ids[i]] = r->logits[ids[i]];
-    for (uint32_t i = 0; wanted && i < s->token_count; i++) {
-        counts[r->history[i]] = 0;
+    for (uint32_t i = 0; of_history && i < s->token_count; i++)
         r->scratch->raw[r->history[i]] = r->logits[r->history[i]];
-    }
-    for (uint32_t i = 0; wanted && i < s->token_count; i++) {
+}
+
+/* The first token of a window at the text's end. */
+static uint32_t window_first(const struct slot_state *s, uint32_t window) {
+    return window && window < s->token_count ? s->token_count - window : 0;
+}
+
+/* c. */
+static void penalties(const struct sample_row *r) {
+    const struct slot_state *s = r->state;
+    uint32_t *counts = r->scratch->counts, first = window_first(s, s->rules.penalty_window);
+    if (!penalised(s))
+        return;
+    for (uint32_t i = first; i < s->token_count; i++)
+        counts[r->history[i]] = 0;
+    for (uint32_t i = first; i < s->token_count; i++) {
         uint32_t *c = &counts[r->history[i]];
         *c = (*c | SEEN) + (i >= s->prompt_count);
     }
-    for (uint32_t i = 0; wanted && i < s->token_count; i++) {
+    for (uint32_t i = first; i < s->token_count; i++) {
         uint32_t *c = &counts[r->history[i]], times = *c & ~(uint32_t)SEEN;
         if (!*c)
             continue;
@@ -255,7 +273,50 @@ static void penalties(const struct sample_row *r) {
         r->logits[r->history[i]] = l;
         *c = 0;
     }
-    for (uint32_t i = 0; i < s->bias_count; i++)
+}
+
+/* The longest end of the text that dry compares: no breaker in it. */
+static uint32_t dry_reach(const struct sample_row *r, uint32_t first) {
+    const uint32_t *bits = r->op->slots->breakers + (size_t)r->slot * ((r->vocab + 31) / 32);
+    uint32_t reach = 0, count = r->state->token_count - first;
+    while (reach < MIN(count, (uint32_t)DRY_MATCH_MAX)) {
+        uint32_t token = r->history[r->state->token_count - 1 - reach];
+        if (bits[token / 32] >> token % 32 & 1)
+            break;
+        reach++;
+    }
+    return reach;
+}
+
+static void dry(const struct sample_row *r) {
+    const struct slot_state *s = r->state;
+    uint32_t *longest = r->scratch->counts, first = window_first(s, s->rules.dry_window),
+             last = s->token_count - 1;
+    if (s->rules.dry_multiplier <= 0)
+        return;
+    uint32_t reach = dry_reach(r, first);
+    if (reach < s->rules.dry_allowed)
+        return;
+    for (uint32_t i = first; i < last; i++)
+        longest[r->history[i + 1]] = 0;
+    for (uint32_t i = first; i < last; i++) {
+        uint32_t most = MIN(reach, i - first + 1), *l = &longest[r->history[i + 1]], length = 0;
+        while (length < most && r->history[i - length] == r->history[last - length])
+            length++;
+        *l = MAX(*l, length);
+    }
+    for (uint32_t i = first; i < last; i++) {
+        uint32_t *l = &longest[r->history[i + 1]];
+        if (*l && *l >= s->rules.dry_allowed)
+            r->logits[r->history[i + 1]] -= rule_dry(&s->rules, *l);
+        *l = 0;
+    }
+}
+
+static void biases(const struct sample_row *r) {
+    const uint32_t *ids = r->op->slots->bias_ids + (size_t)r->slot * SLOT_BIAS_MAX;
+    const float *values = r->op->slots->bias_values + (size_t)r->slot * SLOT_BIAS_MAX;
+    for (uint32_t i = 0; i < r->state->bias_count; i++)
         if (ids[i] < r->vocab)
             r->logits[ids[i]] += values[i];
 }
@@ -264,10 +325,10 @@ static void penalties(const struct sample_row *r) {
 static float raw_logit(const struct sample_row *r, uint32_t token) {
     const struct slot_state *s = r->state;
     const uint32_t *ids = r->op->slots->bias_ids + (size_t)r->slot * SLOT_BIAS_MAX;
-    bool changed = false;
+    bool changed = s->rules.order, of_history = penalised(s) || s->rules.dry_multiplier > 0;
     for (uint32_t i = 0; i < s->bias_count; i++)
         changed |= ids[i] == token;
-    for (uint32_t i = 0; penalised(s) && i < s->token_count; i++)
+    for (uint32_t i = 0; of_history && i < s->token_count; i++)
         changed |= r->history[i] == token;
     return changed ? r->scratch->raw[token] : r->logits[token];
 }
@@ -630,6 +691,9 @@ static uint32_t draw(struct sample_row *r) {
     return r->best.id;
 }
 
+/* The chain of sample_rules.h (sample_chain.inc.h). */
+static uint32_t chain_draw(struct sample_row *r);
+
 static enum sample_status append_token(const struct sample_row *r, uint32_t token) {
     struct slot_state *s = r->state;
     CHECK(s->token_count < r->op->slots->max_context);
@@ -653,10 +717,18 @@ static enum sample_status sample_row(struct sample_row *r) {
         log_sum = log_sum_exp(r);
         top_logprobs(r, log_sum);
     }
-    penalties(r);
+    keep_raw(r);
+    if (!r->state->rules.order) {
+        penalties(r);
+        dry(r);
+    }
+    biases(r);
     if (!masks(r) || !survey(r))
         goto nothing;
-    uint32_t token = r->state->temperature > 0 ? draw(r) : r->best.id;
+    bool chained = rules_need_chain(&r->state->rules);
+    uint32_t token = chained ? chain_draw(r) : r->state->temperature > 0 ? draw(r) : r->best.id;
+    if (out->states)
+        out->states[r->idx] = r->state->rules.state;
     out->tokens[r->idx] = token;
     out->logprobs[r->idx] = logprobs ? (float)(raw_logit(r, token) - log_sum) : 0;
     return append_token(r, token);

@@ -272,73 +272,13 @@ static void cpu_trapezoid(struct stream *s, const struct op_trapezoid *a) {
                trapezoid_unit);
 }
 
-/* ---- gated delta rule ---- */
-
-/* out = x * scale / sqrt(sum of squares + 1e-6). */
-static void delta_unit(float *out, const float *x, uint32_t width, float scale) {
-    vf acc = v_set1(0.0f);
-    EACH_VECTOR(i, n, width) {
-        vf v = v_some(x + i, n);
-        acc = v_fma(v, v, acc);
-    }
-    vf factor = v_set1(scale / sqrtf(v_hsum(acc) + 1e-6f));
-    EACH_VECTOR(i, n, width) v_put(out + i, v_mul(v_some(x + i, n), factor), n);
-}
 /* sum[j] += factor * row[j]. */
 ALWAYS_INLINE void add_scaled(float *sum, float factor, const float *row, uint32_t width) {
     vf f = v_set1(factor);
     EACH_VECTOR(j, n, width) v_put(sum + j, v_fma(f, v_some(row + j, n), v_some(sum + j, n)), n);
 }
 
-static void delta_row(const struct op_delta *a, float *state, uint32_t t, uint32_t h) {
-    float q[DELTA_DIM_MAX], k[DELTA_DIM_MAX], e[DELTA_DIM_MAX], gates[VW];
-    uint32_t g = delta_key_head(a, h), dk = a->key_dim, dv = a->value_dim;
-    const float *v = ROW(a->v, a->in_stride, t) + (size_t)h * dv;
-    float *out = ROW_OUT(a->out, a->heads * dv, t) + (size_t)h * dv;
-    delta_unit(q, ROW(a->q, a->in_stride, t) + (size_t)g * dk, dk, a->scale);
-    delta_unit(k, ROW(a->k, a->in_stride, t) + (size_t)g * dk, dk, 1.0f);
-    v_store(gates, v_exp(v_set1(ROW(a->dt, a->heads, t)[h] * a->a[h])));
-    float decay = gates[0];
-    v_store(gates, v_sigmoid(v_set1(ROW(a->b, a->b_stride, t)[h])));
-    vf beta = v_set1(gates[0]), fade = v_set1(decay);
-    memset(e, 0, dv * sizeof *e);
-    memset(out, 0, dv * sizeof *out);
-    /* S^T k, before the decay */
-    for (uint32_t i = 0; i < dk; i++)
-        add_scaled(e, k[i], state + (size_t)i * dv, dv);
-    EACH_VECTOR(j, n, dv) {
-        vf memory = v_mul(fade, v_some(e + j, n));
-        v_put(e + j, v_mul(beta, v_sub(v_some(v + j, n), memory)), n);
-    }
-    for (uint32_t i = 0; i < dk; i++) {
-        float *row = state + (size_t)i * dv;
-        vf ki = v_set1(k[i]), qi = v_set1(q[i]);
-        EACH_VECTOR(j, n, dv) {
-            vf s = v_fma(ki, v_some(e + j, n), v_mul(fade, v_some(row + j, n)));
-            v_put(row + j, s, n);
-            v_put(out + j, v_fma(qi, s, v_some(out + j, n)), n);
-        }
-    }
-}
-
-static void delta_head_unit(void *ctx, size_t unit_idx, int thread_idx) {
-    STATE_UNIT(op_delta);
-    size_t head = (size_t)a->key_dim * a->value_dim;
-    float *state = state_at(&a->state, slot) + unit * head;
-    while (state_walk_next(&w)) {
-        if (w.fresh)
-            memset(state, 0, head * sizeof *state);
-        for (uint32_t t = w.row; t < w.end; t++)
-            delta_row(a, state, t, unit);
-    }
-}
-
-static void cpu_delta(struct stream *s, const struct op_delta *a) {
-    CHECK(a->heads % a->key_heads == 0 && a->key_dim <= DELTA_DIM_MAX &&
-          a->value_dim <= DELTA_DIM_MAX);
-    state_loop(s, a, a->batch, a->heads, (size_t)a->heads * a->key_dim * a->value_dim * 3 / VW,
-               delta_head_unit);
-}
+#include "kernels/cpu/delta.inc.h"
 
 /* ---- RG-LRU ---- */
 

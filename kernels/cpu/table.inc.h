@@ -7,7 +7,8 @@
 #include "kernels/cpu/dequantize.inc.h"
 
 #ifdef CPU_AMX
-#include "kernels/cpu/linear_amx.inc.h"
+#include "kernels/cpu/group_product.h"
+#include "kernels/cpu/tile_product.h"
 #endif
 
 #include "kernels/cpu/linear.inc.h"
@@ -25,6 +26,8 @@
 #include "kernels/cpu/latent.inc.h"
 
 #include "kernels/cpu/sample.inc.h"
+
+#include "kernels/cpu/sample_chain.inc.h"
 
 static int cpu_supports(enum storage_type weights, enum storage_type kv, uint32_t block_tokens,
                         uint32_t head_dim, struct error *err) {

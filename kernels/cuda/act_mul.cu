@@ -10,8 +10,8 @@
 template <int A, int ACTIVATION>
 static __global__ void act_mul_kernel(typename values<A>::raw *out,
                                       const typename values<A>::raw *gate_up, uint32_t width) {
-    dependency_wait();
     dependents_launch();
+    dependency_wait();
     const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x;
     const typename values<A>::raw *gate = gate_up + (size_t)blockIdx.x * 2 * width;
     if (i < width)

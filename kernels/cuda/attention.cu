@@ -28,8 +28,8 @@ template <int A, int K> static __global__ void attention_plain_kernel(struct att
     typedef typename values<K>::raw stored;
     DYNAMIC_SHARED(area);
     float *q = (float *)area, *scores = q + 256; /* [D], [ATTENTION_SPLIT] */
-    dependency_wait();
     dependents_launch();
+    dependency_wait();
     const struct kv_pages &kv = call.kv;
     const uint32_t h = blockIdx.y, t = call.row_first + blockIdx.x, dim = kv.head_dim,
                    g = h / (call.heads / kv.kv_heads);
@@ -44,11 +44,11 @@ template <int A, int K> static __global__ void attention_plain_kernel(struct att
     for (uint32_t d = threadIdx.x; d < dim; d += PLAIN_THREADS)
         q[d] = values<A>::get((const raw *)call.qkv + (size_t)t * call.row_width() +
                               (size_t)h * dim + d);
-    const uint32_t slot = call.slots[t];
+    const uint32_t slot = call.slots[t], last = call.last_position(t);
     uint32_t from = call.first_position(position);
-    while (from <= position) {
-        const uint32_t end = min((from / ATTENTION_SPLIT + 1) * (uint32_t)ATTENTION_SPLIT,
-                                 position + 1),
+    while (from <= last) {
+        const uint32_t end =
+                           min((from / ATTENTION_SPLIT + 1) * (uint32_t)ATTENTION_SPLIT, last + 1),
                        count = end - from;
         __syncthreads(); /* q is there; nobody reads the scores before */
         for (uint32_t j = warp; j < count; j += PLAIN_THREADS / 32) {
@@ -137,6 +137,7 @@ void cuda_attention(struct stream *s, const struct op_attention *a) {
     const uint32_t rows = a->batch->row_count;
     CHECK(kv->kv_heads && a->heads % kv->kv_heads == 0 && a->class_rows <= rows &&
           kv->head_dim <= 256);
+    CHECK(!a->last || (!a->slopes && !a->class_rows));
     struct attention_call call;
     memset((void *)&call, 0, sizeof call);
     call.out = a->out;
@@ -151,6 +152,7 @@ void cuda_attention(struct stream *s, const struct op_attention *a) {
     call.kv = kv_pages_of(kv);
     call.slots = a->batch->slots;
     call.positions = a->batch->positions;
+    call.last = a->last;
     call.unit_max = unit_max_of(rows, a->heads, kv->head_dim, kv->max_blocks * kv->block_tokens);
     /* sums first: their rows are read 16 bytes at a time */
     call.split_sums = (float *)a->scratch;

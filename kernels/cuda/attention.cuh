@@ -29,6 +29,7 @@ struct attention_call {
     uint32_t row_first, row_count;
     struct kv_pages kv;
     const uint32_t *slots, *positions;
+    const uint32_t *last; /* as op_attention's; NULL: positions */
     /* scratch of the output class */
     float *split_stats; /* [unit_max, heads, 2]: max, sum; a unit is one split of a row */
     float *split_sums;  /* [unit_max, heads, D] */
@@ -50,6 +51,10 @@ struct attention_call {
     __device__ __forceinline__ uint32_t first_position(uint32_t position) const {
         const uint32_t from = window && position + 1 > window ? position + 1 - window : 0;
         return max(from, chunk ? position / chunk * chunk : 0u);
+    }
+    /* The last position that row t, no padding, sees. */
+    __device__ __forceinline__ uint32_t last_position(uint32_t t) const {
+        return last ? last[t] : positions[t];
     }
     /* Splits of a row; padding has one, which is zeros. */
     __device__ __forceinline__ uint32_t splits_of(uint32_t position) const {

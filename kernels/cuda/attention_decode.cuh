@@ -31,6 +31,7 @@
 #define KERNELS_CUDA_ATTENTION_DECODE_CUH
 
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/pairs.cuh"
 #include "kernels/cuda/ptx_hopper.cuh"
 
 enum {
@@ -93,21 +94,6 @@ template <int K, int D, bool BULK> struct decode_area {
                (8 + 3 * (size_t)rows + 1) * 4;
     }
 };
-
-template <int A>
-static __device__ __forceinline__ void mma(float d[4], const uint32_t a[4], const uint32_t *b) {
-    if (A == STORAGE_BF16)
-        mma_bf16(d, a, b);
-    else
-        mma_f16(d, a, b);
-}
-template <int A> static __device__ __forceinline__ uint32_t pack(float lo, float hi) {
-    return A == STORAGE_BF16 ? float2_bf16x2(lo, hi) : float2_f16x2(lo, hi);
-}
-template <int A> static __device__ __forceinline__ float rounded_sum(uint32_t pair) {
-    const float2 v = A == STORAGE_BF16 ? bf16x2_float2(pair) : f16x2_float2(pair);
-    return v.x + v.y;
-}
 
 /* Numbers 0 and 2 of four of 8 bits as a pair of type A, exactly; those of numbers 1 and 3 by
  * dequantize_pair(four >> 8). A NaN of fp8 becomes 480. */
@@ -752,8 +738,8 @@ static __device__ __forceinline__ void decode_rows(const struct attention_call &
             mbarrier_init(area.barriers + i, 1);
         mbarrier_init_fence();
     }
-    dependency_wait();
     dependents_launch();
+    dependency_wait();
     struct decode_list list;
     list.group = call.heads / call.kv.kv_heads;
     list.chunks = (list.group + 15) / 16;

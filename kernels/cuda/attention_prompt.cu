@@ -16,23 +16,9 @@
  * memory: (64 + 2 * tile) * (D + 8) * 2.
  */
 #include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/pairs.cuh"
 
 enum { PROMPT_THREADS = 128, PROMPT_ROWS = 64 };
-
-template <int A>
-static __device__ __forceinline__ void mma(float d[4], const uint32_t a[4], const uint32_t *b) {
-    if (A == STORAGE_BF16)
-        mma_bf16(d, a, b);
-    else
-        mma_f16(d, a, b);
-}
-template <int A> static __device__ __forceinline__ uint32_t pack(float lo, float hi) {
-    return A == STORAGE_BF16 ? float2_bf16x2(lo, hi) : float2_f16x2(lo, hi);
-}
-template <int A> static __device__ __forceinline__ float rounded_sum(uint32_t pair) {
-    const float2 v = A == STORAGE_BF16 ? bf16x2_float2(pair) : f16x2_float2(pair);
-    return v.x + v.y;
-}
 
 /* Rows [first, end) of the tile are of one slot and see positions [low, high]. */
 struct segment {
@@ -51,11 +37,10 @@ static __device__ __forceinline__ uint32_t warp_max_u32(uint32_t v) {
 }
 
 /* The segment that begins at or after `from` (rows of padding are passed by); first == PROMPT_ROWS:
- * none. All lanes of all warps get the same. slots, positions: [PROMPT_ROWS] of shared memory. */
-static __device__ __forceinline__ struct segment next_segment(const struct attention_call &call,
-                                                              const uint32_t *slots,
-                                                              const uint32_t *positions,
-                                                              uint32_t from) {
+ * none. All lanes of all warps get the same. slots, positions, lasts: [PROMPT_ROWS] of shared memory. */
+static __device__ __forceinline__ struct segment
+next_segment(const struct attention_call &call, const uint32_t *slots, const uint32_t *positions,
+             const uint32_t *lasts, uint32_t from) {
     const uint32_t lane = threadIdx.x % 32;
     struct segment s = {PROMPT_ROWS, PROMPT_ROWS, 0, UINT32_MAX, 0};
     for (uint32_t r = lane; r < PROMPT_ROWS; r += 32)
@@ -72,7 +57,7 @@ static __device__ __forceinline__ struct segment next_segment(const struct atten
     for (uint32_t r = lane; r < PROMPT_ROWS; r += 32)
         if (r >= s.first && r < s.end) {
             s.low = min(s.low, call.first_position(positions[r]));
-            s.high = max(s.high, positions[r]);
+            s.high = max(s.high, lasts[r]);
         }
     s.low = warp_min_u32(s.low);
     s.high = warp_max_u32(s.high);
@@ -117,7 +102,8 @@ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel(struct attention_
     DYNAMIC_SHARED(area);
     uint16_t *q = (uint16_t *)area, *k_tile = q + PROMPT_ROWS * STRIDE,
              *v_tile = k_tile + TILE * STRIDE;
-    uint32_t *slots = (uint32_t *)(v_tile + TILE * STRIDE), *positions = slots + PROMPT_ROWS;
+    uint32_t *slots = (uint32_t *)(v_tile + TILE * STRIDE), *positions = slots + PROMPT_ROWS,
+             *lasts = positions + PROMPT_ROWS;
     const struct kv_pages &kv = call.kv;
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, dim = kv.head_dim,
                    h = blockIdx.y;
@@ -130,6 +116,7 @@ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel(struct attention_
         const bool inside = t0 + r < call.row_count;
         slots[r] = inside ? call.slots[call.row_first + t0 + r] : 0;
         positions[r] = inside ? call.positions[call.row_first + t0 + r] : (uint32_t)ROW_NONE;
+        lasts[r] = inside ? call.last_position(call.row_first + t0 + r) : 0;
     }
     __syncthreads();
     raw *out = (raw *)call.out + ((size_t)(call.row_first + t0) * call.heads + h) * dim;
@@ -145,15 +132,15 @@ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel(struct attention_
             values<A>::set(out + r * out_stride + d, 0.0f);
     }
 
-    for (struct segment s = next_segment(call, slots, positions, 0); s.first < PROMPT_ROWS;
-         s = next_segment(call, slots, positions, s.end)) {
+    for (struct segment s = next_segment(call, slots, positions, lasts, 0); s.first < PROMPT_ROWS;
+         s = next_segment(call, slots, positions, lasts, s.end)) {
         float acc[DP / 8][4] = {}, max[2] = {MINUS_INFINITY, MINUS_INFINITY}, sum[2] = {0, 0};
         uint32_t seen_from[2], seen_to[2]; /* positions this thread's two rows see: [from, to) */
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const uint32_t r = warp * 16 + lane / 4 + half * 8;
             const bool inside = r >= s.first && r < s.end;
-            seen_to[half] = inside ? positions[r] + 1 : 0;
+            seen_to[half] = inside ? lasts[r] + 1 : 0;
             seen_from[half] = inside ? call.first_position(positions[r]) : 0;
         }
         __syncthreads(); /* the segment before is done with the tiles */
@@ -262,7 +249,7 @@ template <int A, int DP, int TILE>
 static void prompt_shape(struct stream *s, const struct attention_call &call) {
     launch_shape shape = {dim3(blocks_for(call.row_count, PROMPT_ROWS), call.heads),
                           dim3(PROMPT_THREADS),
-                          (PROMPT_ROWS + 2 * TILE) * (DP + 8) * 2 + 2 * PROMPT_ROWS * 4,
+                          (PROMPT_ROWS + 2 * TILE) * (DP + 8) * 2 + 3 * PROMPT_ROWS * 4,
                           device_of(s)->dependent_launch};
     LAUNCH((attention_prompt_kernel<A, DP, TILE>), shape, cuda_stream_of(s), call);
 }

@@ -31,13 +31,16 @@ struct launch_shape {
     /* may begin before the kernel ahead of it on the stream has ended: it calls dependency_wait()
      * before it touches anything that one writes */
     bool dependent;
+    /* so many blocks, neighbours along y and along z, are a cluster (sm_90) */
+    unsigned cluster_y = 1, cluster_z = 1;
 };
 
 #ifdef TRIREME_EMULATED
 template <class... P, class... A>
 static inline cudaError_t cuda_launch(const char *name, void (*kernel)(P...), const launch_shape &s,
                                       cudaStream_t stream, A... args) {
-    return emu_launch(name, kernel, s.grid, s.block, s.shared_bytes, stream, s.dependent, args...);
+    return emu_launch(name, kernel, s.grid, s.block, s.shared_bytes, stream, s.dependent,
+                      s.cluster_y, s.cluster_z, args...);
 }
 #else
 template <class... P, class... A>
@@ -50,16 +53,23 @@ static inline cudaError_t cuda_launch(const char *name, void (*kernel)(P...), co
         if (e != cudaSuccess)
             return e;
     }
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attributes[2] = {};
+    unsigned count = 0;
+    if (s.dependent) {
+        attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attributes[count++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (s.cluster_y * s.cluster_z > 1) {
+        attributes[count].id = cudaLaunchAttributeClusterDimension;
+        attributes[count++].val.clusterDim = {1, s.cluster_y, s.cluster_z};
+    }
     cudaLaunchConfig_t config = {};
     config.gridDim = s.grid;
     config.blockDim = s.block;
     config.dynamicSmemBytes = s.shared_bytes;
     config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = s.dependent ? 1 : 0;
+    config.attrs = attributes;
+    config.numAttrs = count;
     return cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...);
 }
 #endif

@@ -349,6 +349,7 @@ static struct ops make_ops(void) {
     o.linear = cuda_linear;
     o.packed_bytes = cuda_packed_bytes;
     o.pack = cuda_pack;
+    o.gates = cuda_gates;
     o.rope_angles = cuda_rope_angles;
     o.rope_kv = cuda_rope_kv;
     o.attention = cuda_attention;
@@ -432,6 +433,15 @@ static int use_kernels(struct cuda_device *cuda, struct error *err) {
     return error_set(err, ERR_MEMORY, "the GPU has no %zu bytes free", PACK_SCRATCH_BYTES);
 }
 
+/* A product's block makes 128 features of 256 rows: with 16 rows an SM the narrowest products of 8B
+ * (4096 features) have two blocks for each. 512, 1024 or 2048. */
+static uint32_t cuda_step_tokens(int sm_count) {
+    uint32_t rows = DEVICE_STEP_TOKENS;
+    while (rows < 2048 && rows * 2 <= 16 * (uint32_t)sm_count)
+        rows *= 2;
+    return rows;
+}
+
 static int cuda_device_open(const struct device_options *options, struct device **out,
                             struct error *err) {
     int count = 0;
@@ -471,6 +481,7 @@ static int cuda_device_open(const struct device_options *options, struct device 
                           (uint32_t)(prop.pciBusID << 8 | prop.pciDeviceID));
 #endif
     cuda->dev.thread_count = 1;
+    cuda->dev.step_tokens = cuda_step_tokens(cuda->sm_count);
     cuda->dev.memory_bytes = prop.totalGlobalMem;
     cuda->dev.activation_type = activation;
     int used = snprintf(cuda->dev.name, sizeof cuda->dev.name, "%.40s", prop.name);

@@ -48,9 +48,10 @@ __device__ __forceinline__ float exact_gumbel(uint32_t bits) {
 }
 
 __device__ __forceinline__ uint32_t exact_noise(uint64_t seed, uint32_t choice, uint32_t position,
-                                                uint32_t token) {
-    uint32_t c0 = token / 4, c1 = position, c2 = choice, c3 = NOISE_SAMPLE, k0 = (uint32_t)seed,
-             k1 = (uint32_t)(seed >> 32);
+                                                uint32_t token,
+                                                enum noise_purpose purpose = NOISE_SAMPLE) {
+    uint32_t c0 = token / 4, c1 = position, c2 = choice, c3 = (uint32_t)purpose,
+             k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
     for (int round = 0; round < 10; round++) {
         uint64_t p0 = (uint64_t)PHILOX_M0 * c0, p1 = (uint64_t)PHILOX_M1 * c2;
         uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;

@@ -26,6 +26,7 @@
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/dequantize.cuh"
 #include "kernels/cuda/linear.cuh"
+#include "kernels/cuda/pairs.cuh"
 
 template <int A>
 static __device__ __forceinline__ void store(const struct product &p, uint32_t t, uint32_t n,
@@ -37,14 +38,6 @@ static __device__ __forceinline__ void store(const struct product &p, uint32_t t
         ((float *)p.out)[at] = v;
     else
         values<A>::set((typename values<A>::raw *)p.out + at, v);
-}
-
-template <int A>
-static __device__ __forceinline__ void mma(float d[4], const uint32_t a[4], const uint32_t *b) {
-    if (A == STORAGE_BF16)
-        mma_bf16(d, a, b);
-    else
-        mma_f16(d, a, b);
 }
 
 /* ---- lines of a matrix on their way to shared memory ---- */
@@ -411,11 +404,8 @@ static void linear_any(struct stream *s, const struct product &p, enum storage_t
 
 template <int A>
 static void linear_16(struct stream *s, const struct product &p, uint32_t class_rows) {
-    struct product first = p, rest = p;
-    first.rows = class_rows;
-    rest.rows = p.rows - class_rows;
-    rest.x = (const uint16_t *)p.x + (size_t)class_rows * p.cols;
-    rest.out = (char *)p.out + (size_t)class_rows * p.out_stride * (p.out_f32 ? 4 : 2);
+    const struct product first = product_rows(p, 0, class_rows),
+                         rest = product_rows(p, class_rows, p.rows - class_rows);
     if (first.rows)
         linear_rows<A>(s, first);
     if (rest.rows && !linear_blas(s, rest))
@@ -425,25 +415,29 @@ static void linear_16(struct stream *s, const struct product &p, uint32_t class_
 /* Weights that are there in tiles as well: prompt rows by the library. */
 static void linear_tiled(struct stream *s, const struct product &p,
                          const struct matrix_segment &segment, uint32_t class_rows) {
-    struct product first = p, rest = p;
-    rest.rows = p.rows - class_rows;
-    rest.x = (const uint16_t *)p.x + (size_t)class_rows * p.cols;
-    rest.out = (char *)p.out + (size_t)class_rows * p.out_stride * (p.out_f32 ? 4 : 2);
+    const struct product rest = product_rows(p, class_rows, p.rows - class_rows);
+    struct product first = p;
     if (segment.packed != segment.data && rest.rows && linear_blas(s, rest))
         first.rows = class_rows;
     first.w = segment.packed;
     if (first.rows)
-        linear_hopper(s, first);
+        linear_hopper(s, first, class_rows);
 }
 
 /* Quantized weights in units; int4 only in place, for its scales have moved with them. */
 static bool has_units(const struct matrix_segment &segment, enum storage_type type) {
     return !storage_is_plain(type) && (type != STORAGE_U4 || segment.packed == segment.data);
 }
-static void linear_units(struct stream *s, struct product p, const struct matrix_segment &segment,
-                         enum storage_type type) {
-    p.w = segment.packed;
-    linear_packed(s, p, segment, type);
+/* How many segments from `first` on are one launch of linear_packed; 0: none is. */
+static uint32_t units_from(const struct matrix *w, uint32_t first) {
+    const struct matrix_segment *p = w->segments + first;
+    const enum storage_type type = segment_type(w, p);
+    uint32_t count = 0;
+    while (first + count < w->segment_count && p[count].packed && p[count].rows &&
+           segment_type(w, p + count) == type && has_units(p[count], type) &&
+           packed_alike(*p, p[count], w->cols))
+        count++;
+    return count;
 }
 
 static void linear_segment(struct stream *s, const struct product &p, enum storage_type weights,
@@ -457,31 +451,61 @@ static void linear_segment(struct stream *s, const struct product &p, enum stora
         WITH_ACTIVATION(act, A, linear_any<A>(s, p, weights));
 }
 
+/* Weights whose halves lie beside each other, for both classes of rows. */
+static void linear_gated(struct stream *s, const struct op_linear *a) {
+    const struct matrix *w = a->w;
+    struct matrix_segment half[2];
+    gated_halves(w, half);
+    CHECK(a->gated == ACTIVATION_SILU && !a->out_f32 && half[0].packed &&
+          a->out_stride >= w->rows / 2);
+    struct product p = {a->out,  a->x,          half[0].packed, w->bias, a->rows,       w->rows,
+                        w->cols, a->out_stride, false,          true,    half[1].packed};
+    if (!p.rows)
+        return;
+    if (storage_is_plain(segment_type(w, &half[0])))
+        linear_hopper(s, p, a->class_rows);
+    else
+        linear_packed(s, p, a->class_rows, half, 2, segment_type(w, &half[0]));
+}
+
 void cuda_linear(struct stream *s, const struct op_linear *a) {
     const struct matrix *w = a->w;
-    CHECK(a->out_stride >= w->rows && a->class_rows <= a->rows);
-    uint32_t n = 0;
-    for (uint32_t i = 0; a->rows && w->cols && i < w->segment_count; i++) {
-        const size_t out_size = a->out_f32 ? 4 : storage_bytes(s->dev->activation_type, 1);
-        struct product p = {(char *)a->out + n * out_size,
-                            a->x,
-                            w->segments[i].data,
-                            w->bias ? w->bias + n : NULL,
-                            a->rows,
-                            w->segments[i].rows,
-                            w->cols,
-                            a->out_stride,
-                            a->out_f32};
-        const enum storage_type type = segment_type(w, &w->segments[i]);
-        if (p.features && w->segments[i].packed && has_units(w->segments[i], type))
-            linear_units(s, p, w->segments[i], type);
-        else if (p.features && w->segments[i].packed && storage_is_plain(type))
-            linear_tiled(s, p, w->segments[i], a->class_rows);
-        else if (p.features && storage_is_plain(type))
+    CHECK(!a->gated == !w->gated && a->class_rows <= a->rows);
+    if (w->gated) {
+        linear_gated(s, a);
+        return;
+    }
+    CHECK(a->out_stride >= w->rows);
+    const size_t out_size = a->out_f32 ? 4 : storage_bytes(s->dev->activation_type, 1);
+    uint32_t n = 0, taken = 0;
+    for (uint32_t i = 0; a->rows && w->cols && i < w->segment_count; i += taken) {
+        const struct matrix_segment *segment = w->segments + i;
+        const enum storage_type type = segment_type(w, segment);
+        const uint32_t units = units_from(w, i);
+        uint32_t features = 0;
+        taken = MAX(units, 1u);
+        for (uint32_t j = 0; j < taken; j++)
+            features += segment[j].rows;
+        const struct product p = {(char *)a->out + n * out_size,
+                                  a->x,
+                                  segment->data,
+                                  w->bias ? w->bias + n : NULL,
+                                  a->rows,
+                                  features,
+                                  w->cols,
+                                  a->out_stride,
+                                  a->out_f32,
+                                  false,
+                                  NULL};
+        if (units)
+            linear_packed(s, p, a->class_rows, segment, units, type);
+        else if (features && segment->packed && storage_is_plain(type))
+            linear_tiled(s, p, *segment, a->class_rows);
+        else if (features && storage_is_plain(type))
             linear_segment(s, p, type, a->class_rows);
-        else if (p.features)
+        else if (features)
             WITH_ACTIVATION(s->dev->activation_type, A,
-                            linear_dequantized<A>(s, p, w->segments[i], type));
-        n += w->segments[i].rows;
+                            linear_dequantized<A>(s, p, *segment, type));
+        n += features;
     }
 }

@@ -14,17 +14,50 @@ struct product {
     const float *bias;
     uint32_t rows, features, cols, out_stride;
     bool out_f32;
+    /* out[t, i] = silu(gate) * up, act: of 16 features that lie together 8 are of w's first half, the
+     * gate, 8 of the other; each second 64 of them lie at `up` (pack.cu). */
+    bool gated;
+    const void *up;
 };
 
 /* The product by cuBLASLt; false: not by it (linear_blas.cu says when), nothing is on the
  * stream. */
 bool linear_blas(struct stream *s, const struct product &p);
 
-/* The product with weights in tiles (linear_hopper.cu). */
-void linear_hopper(struct stream *s, const struct product &p);
+/* Rows of a product from one on; x is of 16 bits. */
+static inline struct product product_rows(const struct product &p, uint32_t first, uint32_t count) {
+    struct product some = p;
+    some.rows = count;
+    some.x = (const uint16_t *)p.x + (size_t)first * p.cols;
+    some.out = (char *)p.out + (size_t)first * p.out_stride * (p.out_f32 ? 4 : 2);
+    return some;
+}
 
-/* The product with quantized weights in units (linear_packed.cu); segment: theirs. */
-void linear_packed(struct stream *s, const struct product &p, const struct matrix_segment &segment,
-                   enum storage_type type);
+/* The product with weights in tiles (linear_hopper.cu); of the first class_rows with k in splits
+ * (product_splits). */
+void linear_hopper(struct stream *s, const struct product &p, uint32_t class_rows);
+
+/* The product with quantized weights in units (linear_packed.cu): segments of one type that follow
+ * each other, each packed_alike the first. p.features: of all; p.w: none. As linear_hopper. */
+void linear_packed(struct stream *s, const struct product &p, uint32_t class_rows,
+                   const struct matrix_segment *segments, uint32_t count, enum storage_type type);
+bool packed_alike(const struct matrix_segment &a, const struct matrix_segment &b, uint32_t cols);
+
+/* The halves of a gated matrix, each as a segment of its own. */
+static inline void gated_halves(const struct matrix *w, struct matrix_segment half[2]) {
+    half[0] = w->segments[0];
+    half[1] = w->segments[w->segment_count - 1];
+    if (w->segment_count == 2)
+        return;
+    const uint32_t rows = half[0].rows /= 2, type = segment_type(w, &half[0]);
+    const size_t scales =
+        half[0].scale_rows ? (size_t)(rows / half[0].scale_rows) * half[0].scale_stride : 0;
+    half[1].rows = rows;
+    half[1].data =
+        (const char *)half[0].data + rows * storage_bytes((enum storage_type)type, w->cols);
+    half[1].packed = half[0].packed ? half[1].data : NULL;
+    half[1].scales = half[0].scales ? half[0].scales + scales : NULL;
+    half[1].zeros = half[0].zeros ? half[0].zeros + scales : NULL;
+}
 
 #endif

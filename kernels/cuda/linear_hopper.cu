@@ -14,11 +14,15 @@
  * when the bytes of the weights and all who copied x have arrived, its `empty` when all warps that
  * multiplied have.
  *
- * Each output is one chain of wgmma over k in ascending order, 16 at a time, whatever the block's
- * shape and the number of rows: the bits of a row do not depend on the others, and output class
- * and prompt class have the same. Tolerance: ops.h with lanes = 1.
+ * From 64 rows on two blocks with the same rows and neighbouring features are a cluster: x comes once
+ * from L2 for both (linear_hopper.cuh).
  *
- * Cost: weights once for 256 rows; x from L2 once for 64 or 128 features. Registers: 8 to 128 sums
+ * Each output is one chain of wgmma over k in ascending order, 16 at a time, whatever the block's
+ * shape and the number of rows: the bits of a row do not depend on the others. Of output rows, where
+ * there are few features, k is cut into two or four splits, each a chain of its own in a block of its
+ * own, and the splits are added up in ascending order (put_splits). Tolerance: ops.h with lanes = 1.
+ *
+ * Cost: weights once for 256 rows; x from L2 once for 64 to 256 features. Registers: 8 to 128 sums
  * a thread.
  */
 #include "kernels/cuda/linear_hopper.cuh"
@@ -33,31 +37,48 @@ template <int TOKENS, int GROUPS, int STAGES> struct hopper_shape {
         BYTES = BARRIERS + STAGES * STAGE + 1024 /* tiles begin at a multiple of it */
     };
     static_assert(BYTES <= 227 * 1024, "a block's shared memory");
+    static_assert(GROUPS * TOKENS * 256 <= STAGES * STAGE, "sums of a split");
+    static_assert(STAGE % 1024 == 0 && WEIGHTS % 1024 == 0, "where tiles begin");
 };
 
 /* The warpgroup that copies: thread 0 the weights, all of them x. */
 template <int TOKENS, int GROUPS, int STAGES>
 static __device__ __forceinline__ void bring(const struct product &p, const hopper_ring &ring,
-                                             uint32_t first_tile, uint32_t groups, uint32_t t0) {
+                                             const hopper_cluster &cluster, uint32_t first_tile,
+                                             uint32_t groups, uint32_t t0) {
     typedef hopper_shape<TOKENS, GROUPS, STAGES> shape;
     enum : uint32_t {
         LAG = STAGES / 2,
         LINES = PRODUCERS / 8,
         COPIES = (TOKENS + LINES - 1) / LINES
     };
-    const uint32_t chunks = p.cols / TILE, row = threadIdx.x / 8, chunk = threadIdx.x % 8;
-    const char *w = (const char *)p.w + (size_t)first_tile * chunks * TILE_BYTES;
-    const uint16_t *x = (const uint16_t *)p.x + (size_t)(t0 + row) * p.cols + chunk * 8;
+    const uint32_t all = p.cols / TILE, first = cluster.first_of(all),
+                   chunks = cluster.end_of(all) - first,
+                   share = cluster.size > 1 ? TOKENS / 2 : TOKENS,
+                   copies = cluster.size > 1 ? COPIES / 2 : COPIES,
+                   row = cluster.rank * share + threadIdx.x / 8, chunk = threadIdx.x % 8;
+    const char *w[GROUPS];
+#pragma unroll
+    for (uint32_t g = 0; g < GROUPS; g++) {
+        const uint32_t tile = first_tile + g;
+        const size_t at = ((size_t)(p.gated ? tile / 2 : tile) * all + first) * TILE_BYTES;
+        w[g] = (const char *)(p.gated && tile % 2 ? p.up : p.w) + at;
+    }
+    const uint16_t *x =
+        (const uint16_t *)p.x + (size_t)(t0 + row) * p.cols + first * TILE + chunk * 8;
     const uint32_t rows_left = p.rows > t0 + row ? p.rows - t0 - row : 0;
     const size_t lines = (size_t)LINES * p.cols;
     const uint32_t place = swizzled_chunk(row, chunk);
 
     auto weights = [&](uint32_t c) {
         unsigned char *to = ring.stages + c % STAGES * shape::STAGE;
-        mbarrier_arrive_expect(ring.full + c % STAGES, groups * TILE_BYTES);
-        for (uint32_t g = 0; g < groups; g++)
-            copy_bulk(to + g * TILE_BYTES, w + ((size_t)g * chunks + c) * TILE_BYTES, TILE_BYTES,
-                      ring.full + c % STAGES);
+        mbarrier_arrive_expect(ring.full + c % STAGES,
+                               groups * TILE_BYTES + (TOKENS - share) * TILE * 2);
+#pragma unroll
+        for (uint32_t g = 0; g < GROUPS; g++)
+            if (g < groups)
+                copy_bulk(to + g * TILE_BYTES, w[g] + (size_t)c * TILE_BYTES, TILE_BYTES,
+                          ring.full + c % STAGES);
     };
 
     /* 1. weights may be asked for before the kernel ahead has ended, its results only after */
@@ -80,14 +101,23 @@ static __device__ __forceinline__ void bring(const struct product &p, const hopp
             if (TOKENS >= (int)LINES || row < TOKENS)
 #pragma unroll
                 for (uint32_t i = 0; i < COPIES; i++)
-                    cp_async_16(to + i * LINES * TILE, x + i * lines, i * LINES < rows_left);
+                    if (COPIES == 1 || i < copies)
+                        cp_async_16(to + i * LINES * TILE, x + i * lines, i * LINES < rows_left);
             x += TILE;
         }
         cp_async_commit();
         if (c >= LAG) {
             cp_async_wait<LAG>();
             fence_async();
-            mbarrier_arrive(ring.full + (c - LAG) % STAGES);
+            const uint32_t stage = (c - LAG) % STAGES, lane = threadIdx.x % 32;
+            if (cluster.size > 1) { /* pass i of this warp, by lane i */
+                __syncwarp();
+                if (lane < copies)
+                    cluster.give_rows(ring.stages + stage * shape::STAGE + shape::WEIGHTS +
+                                          (row - lane / 8 + lane * LINES) * (TILE * 2),
+                                      ring.full + stage);
+            }
+            mbarrier_arrive(ring.full + stage);
         }
     }
     cp_async_wait<0>();
@@ -96,27 +126,41 @@ static __device__ __forceinline__ void bring(const struct product &p, const hopp
 /* A warpgroup that multiplies: 64 features. */
 template <int A, int TOKENS, int GROUPS, int STAGES>
 static __device__ __forceinline__ void multiply(const struct product &p, const hopper_ring &ring,
-                                                uint32_t group, uint32_t n0, uint32_t t0) {
+                                                const hopper_cluster &cluster, uint32_t group,
+                                                uint32_t n0, uint32_t t0) {
     typedef hopper_shape<TOKENS, GROUPS, STAGES> shape;
-    const uint32_t chunks = p.cols / TILE;
+    const uint32_t all = p.cols / TILE, chunks = cluster.end_of(all) - cluster.first_of(all);
+    const peer_barriers peer = cluster.peer_of(ring.empty);
+    uint32_t at = 0, phase = 0, before = 0; /* in the ring */
+    const uint64_t first_w = wgmma_tile(ring.stages + group * TILE_BYTES, 0),
+                   first_x = wgmma_tile(ring.stages + shape::WEIGHTS, 0);
     float sums[TOKENS / 2] = {};
     wgmma_hold(sums);
     for (uint32_t c = 0; c < chunks; c++) {
-        const unsigned char *stage = ring.stages + c % STAGES * shape::STAGE;
-        mbarrier_wait(ring.full + c % STAGES, c / STAGES & 1);
+        const uint64_t w = wgmma_tile_past(first_w, at * shape::STAGE),
+                       x = wgmma_tile_past(first_x, at * shape::STAGE);
+        mbarrier_wait(ring.full + at, phase);
         wgmma_fence();
 #pragma unroll
         for (uint32_t k = 0; k < TILE; k += 16)
-            wgmma_shape<A, TOKENS>::tiles(sums, wgmma_tile(stage + group * TILE_BYTES, k),
-                                          wgmma_tile(stage + shape::WEIGHTS, k), false);
+            wgmma_shape<A, TOKENS>::tiles(sums, wgmma_tile_past(w, k * 2),
+                                          wgmma_tile_past(x, k * 2), false);
         wgmma_commit();
         wgmma_wait<1>();
         if (c && threadIdx.x % 32 == 0) /* the stage before has been read */
-            mbarrier_arrive(ring.empty + (c - 1) % STAGES);
+            cluster.arrive_empty(ring.empty, peer, before);
+        before = at;
+        if (++at == STAGES) {
+            at = 0;
+            phase ^= 1;
+        }
     }
     wgmma_wait<0>();
     wgmma_hold(sums);
-    put_sums<A, TOKENS>(p, sums, n0, t0);
+    if (cluster.has_splits())
+        put_splits<A, TOKENS>(p, ring.stages, sums, group, n0, t0);
+    else
+        put_sums<A, TOKENS>(p, sums, n0, t0);
 }
 
 /* BLOCKS of them on an SM at a time. */
@@ -129,66 +173,79 @@ static __global__ __launch_bounds__(128 * (GROUPS + 1),
     const hopper_ring ring = ring_of<STAGES, shape::BARRIERS>(area);
     const uint32_t first_tile = blockIdx.y * GROUPS, t0 = blockIdx.x * TOKENS,
                    groups = min((uint32_t)GROUPS, p.features / TILE - first_tile);
+    const hopper_cluster cluster = hopper_cluster::of_block<TOKENS >= 64>();
     if (threadIdx.x == 0) {
         for (uint32_t s = 0; s < STAGES; s++) {
             mbarrier_init(ring.full + s, PRODUCERS + 1);
-            mbarrier_init(ring.empty + s, 4 * groups);
+            mbarrier_init(ring.empty + s, 4 * groups * cluster.size);
         }
         mbarrier_init_fence();
     }
     __syncthreads();
+    cluster.synchronize();
     if (threadIdx.x < PRODUCERS) {
-        if (GROUPS == 2)
+        if (GROUPS == 2 && BLOCKS == 1)
             registers_shrink<40>();
-        bring<TOKENS, GROUPS, STAGES>(p, ring, first_tile, groups, t0);
+        bring<TOKENS, GROUPS, STAGES>(p, ring, cluster, first_tile, groups, t0);
+        cluster.pass_splits();
     } else {
         const uint32_t group = threadIdx.x / 128 - 1;
-        if (GROUPS == 2)
+        if (GROUPS == 2 && BLOCKS == 1) /* of two blocks an SM none has as many */
             registers_grow<232>();
         if (group < groups)
-            multiply<A, TOKENS, GROUPS, STAGES>(p, ring, group, (first_tile + group) * TILE, t0);
+            multiply<A, TOKENS, GROUPS, STAGES>(p, ring, cluster, group,
+                                                (first_tile + group) * TILE, t0);
+        else
+            cluster.pass_splits();
     }
+    cluster.synchronize();
 #endif
 }
 
 template <int A, int TOKENS, int GROUPS, int STAGES>
-static void hopper_launch(struct stream *s, const struct product &p) {
+static void hopper_launch(struct stream *s, const struct product &p, uint32_t splits) {
     typedef hopper_shape<TOKENS, GROUPS, STAGES> shape;
     enum { BLOCKS = TOKENS <= 64 ? 2 : 1 };
-    const launch_shape launch = {
-        dim3(blocks_for(p.rows, TOKENS), blocks_for(p.features / TILE, GROUPS)),
+    launch_shape launch = {
+        dim3(blocks_for(p.rows, TOKENS), blocks_for(p.features / TILE, GROUPS), splits),
         dim3(shape::THREADS), shape::BYTES, device_of(s)->dependent_launch};
+    if (TOKENS >= 64 && p.features / TILE % (2 * GROUPS) == 0)
+        launch.cluster_y = 2;
+    launch.cluster_z = splits;
     LAUNCH((linear_hopper_kernel<A, TOKENS, GROUPS, STAGES, BLOCKS>), launch, cuda_stream_of(s), p);
 }
 
 /* Up to 64 rows: two blocks an SM, or a block beside one of the next kernel. Beyond, two
  * warpgroups share x where that leaves blocks enough. */
-template <int A> static void linear_hopper_of(struct stream *s, const struct product &p) {
-    const uint64_t sms = (uint64_t)device_of(s)->sm_count, pairs = p.features / TILE / 2;
+template <int A>
+static void linear_hopper_of(struct stream *s, const struct product &p, uint32_t splits) {
+    const uint64_t sms = (uint64_t)device_of(s)->sm_count, pairs = p.features / TILE / 2 * splits;
     const uint32_t tokens = p.rows <= 64 ? 64 : p.rows <= 128 ? 128 : 256;
     const bool wide = pairs * blocks_for(p.rows, tokens) * 3 >= sms * 2,
                half = pairs * blocks_for(p.rows, 128) * 9 >= sms * 4;
     if (p.rows <= 8)
-        hopper_launch<A, 8, 1, 11>(s, p);
+        hopper_launch<A, 8, 1, 11>(s, p, splits);
     else if (p.rows <= 16)
-        hopper_launch<A, 16, 1, 10>(s, p);
+        hopper_launch<A, 16, 1, 10>(s, p, splits);
     else if (p.rows <= 32)
-        hopper_launch<A, 32, 1, 8>(s, p);
+        hopper_launch<A, 32, 1, 8>(s, p, splits);
     else if (p.rows <= 64 && !wide)
-        hopper_launch<A, 64, 1, 6>(s, p);
+        hopper_launch<A, 64, 1, 6>(s, p, splits);
     else if (p.rows <= 64)
-        hopper_launch<A, 64, 2, 4>(s, p);
+        hopper_launch<A, 64, 2, 4>(s, p, splits);
     else if (p.rows > 128 && wide)
-        hopper_launch<A, 256, 2, 4>(s, p);
+        hopper_launch<A, 256, 2, 4>(s, p, splits);
     else if (half)
-        hopper_launch<A, 128, 2, 6>(s, p);
+        hopper_launch<A, 128, 2, 6>(s, p, splits);
     else
-        hopper_launch<A, 128, 1, 4>(s, p);
+        hopper_launch<A, 128, 1, 4>(s, p, splits);
 }
 
-void linear_hopper(struct stream *s, const struct product &p) {
-    if (s->dev->activation_type == STORAGE_BF16)
-        linear_hopper_of<STORAGE_BF16>(s, p);
-    else
-        linear_hopper_of<STORAGE_F16>(s, p);
+void linear_hopper(struct stream *s, const struct product &p, uint32_t class_rows) {
+    with_splits(p, class_rows, [&](const struct product &some, uint32_t splits) {
+        if (s->dev->activation_type == STORAGE_BF16)
+            linear_hopper_of<STORAGE_BF16>(s, some, splits);
+        else
+            linear_hopper_of<STORAGE_F16>(s, some, splits);
+    });
 }

@@ -5,14 +5,71 @@
 #ifndef KERNELS_CUDA_LINEAR_HOPPER_CUH
 #define KERNELS_CUDA_LINEAR_HOPPER_CUH
 
+#include "kernels/cuda/activate.cuh"
 #include "kernels/cuda/linear.cuh"
-#include "kernels/cuda/ptx_hopper.cuh"
+#include "kernels/cuda/pairs.cuh"
+#include "kernels/cuda/ptx_cluster.cuh"
 
 enum : uint32_t { TILE = 64, TILE_BYTES = TILE * TILE * 2, PRODUCERS = 128 };
 
 struct hopper_ring {
     uint64_t *full, *empty;
     unsigned char *stages;
+};
+
+/* What blocks of a cluster do together.
+ *
+ * Two, neighbours in features, share x: each brings half of a stage's rows and gives it to the other
+ * from shared memory; a stage is empty when both have read it. `rank`: of those `size`.
+ *
+ * Up to four, neighbours along the grid's z, share k: each sums a split of it, and the splits are added
+ * in ascending order (put_splits). */
+struct hopper_cluster {
+    uint32_t size, rank;
+    /* CAN: not for few rows, which are not worth it. */
+    template <bool CAN> static __device__ __forceinline__ hopper_cluster of_block() {
+        const uint32_t size = CAN ? cluster_y() : 1;
+        return {size, CAN ? blockIdx.y % size : 0};
+    }
+    static __device__ __forceinline__ bool has_splits() {
+        return gridDim.z > 1;
+    }
+    /* Of `chunks` of k, this block's first, and the end. */
+    static __device__ __forceinline__ uint32_t first_of(uint32_t chunks) {
+        return chunks * blockIdx.z / gridDim.z;
+    }
+    static __device__ __forceinline__ uint32_t end_of(uint32_t chunks) {
+        return chunks * (blockIdx.z + 1) / gridDim.z;
+    }
+    __device__ __forceinline__ uint32_t neighbour() const {
+        return cluster_rank() ^ 1;
+    }
+    /* All mbarriers are there, or: nobody looks at this block any more. */
+    __device__ __forceinline__ void synchronize() const {
+        if (size > 1 || has_splits())
+            cluster_barrier();
+    }
+    /* Of threads that have no sums: the barriers of put_splits. */
+    static __device__ __forceinline__ void pass_splits() {
+        if (has_splits()) {
+            cluster_barrier();
+            cluster_barrier();
+        }
+    }
+    /* Of a warp, at `empty` of the stage here and there; peer: barriers_of_peer of the first. */
+    __device__ __forceinline__ void arrive_empty(uint64_t *empty, const peer_barriers &peer,
+                                                 uint32_t stage) const {
+        mbarrier_arrive(empty + stage);
+        if (size > 1)
+            mbarrier_arrive_peer(peer, stage);
+    }
+    __device__ __forceinline__ peer_barriers peer_of(uint64_t *empty) const {
+        return size > 1 ? barriers_of_peer(empty, neighbour()) : peer_barriers{};
+    }
+    /* 512 bytes, four rows of a tile of x, that this warp has copied. */
+    __device__ __forceinline__ void give_rows(const void *rows, uint64_t *full) const {
+        copy_to_peer((void *)rows, 512, full, neighbour());
+    }
 };
 
 template <int STAGES, int BARRIERS>
@@ -22,11 +79,70 @@ static __device__ __forceinline__ hopper_ring ring_of(unsigned char *area) {
             area + BARRIERS + (past ? 1024 - past : 0)};
 }
 
+/* The block's place, read anew: it need not be kept through a loop. */
+static __device__ __forceinline__ uint32_t block_x_again() {
+#ifdef TRIREME_EMULATED
+    return blockIdx.x;
+#else
+    uint32_t x;
+    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(x));
+    return x;
+#endif
+}
+static __device__ __forceinline__ uint32_t block_y_again() {
+#ifdef TRIREME_EMULATED
+    return blockIdx.y;
+#else
+    uint32_t y;
+    asm volatile("mov.u32 %0, %%ctaid.y;" : "=r"(y));
+    return y;
+#endif
+}
+
+/* The same of a gated product, whose thread has a gate and, 8 rows below, what it gates. */
+template <int A, int TOKENS>
+static __device__ __forceinline__ void put_gated(const struct product &p, const float *sums,
+                                                 uint32_t n0, uint32_t t0) {
+    typedef typename values<A>::raw raw;
+    const uint32_t lane = threadIdx.x % 32, g = lane / 4, odd = g & 1;
+    const uint32_t n = n0 / 2 + threadIdx.x % 128 / 32 * 8 + g;
+    const bool pairs = p.out_stride % 2 == 0 && (uintptr_t)p.out % 4 == 0;
+    const float bias[2] = {p.bias ? p.bias[n] : 0, p.bias ? p.bias[p.features / 2 + n] : 0};
+#pragma unroll
+    for (int j = 0; j < TOKENS / 8; j++) {
+        const uint32_t t = t0 + j * 8 + lane % 4 * 2;
+        float v[2];
+#pragma unroll
+        for (int e = 0; e < 2; e++) {
+            float gate = sums[j * 4 + e], up = sums[j * 4 + 2 + e];
+            if (p.bias)
+                gate += bias[0], up += bias[1];
+            const float2 y = unpack<A>(pack<A>(gate, up));
+            v[e] = activate(ACTIVATION_SILU, y.x) * y.y;
+        }
+        if (pairs) { /* two features of one row, from the lane with the other */
+            const float other = __shfl_xor_sync(0xffffffffu, odd ? v[0] : v[1], 4);
+            raw *out = (raw *)p.out + (size_t)(t + odd) * p.out_stride + n - odd;
+            if (t + odd < p.rows)
+                *(uint32_t *)out = odd ? pack<A>(other, v[1]) : pack<A>(v[0], other);
+            continue;
+        }
+#pragma unroll
+        for (uint32_t e = 0; e < 2; e++)
+            if (t + e < p.rows)
+                values<A>::set((raw *)p.out + (size_t)(t + e) * p.out_stride + n, v[e]);
+    }
+}
+
 /* A thread's sums: 8 j + i as wgmma lays them out. */
 template <int A, int TOKENS>
 static __device__ __forceinline__ void put_sums(const struct product &p, const float *sums,
                                                 uint32_t n0, uint32_t t0) {
     typedef typename values<A>::raw raw;
+    if (p.gated) {
+        put_gated<A, TOKENS>(p, sums, n0, t0);
+        return;
+    }
     const uint32_t lane = threadIdx.x % 32, g = lane / 4, odd = g & 1;
     const uint32_t n = n0 + threadIdx.x % 128 / 32 * 16 + g;
     const bool pairs = !p.out_f32 && p.out_stride % 2 == 0 && (uintptr_t)p.out % 4 == 0;
@@ -44,8 +160,7 @@ static __device__ __forceinline__ void put_sums(const struct product &p, const f
                 const float lo = odd ? other : v[0], hi = odd ? v[1] : other;
                 raw *out = (raw *)p.out + (size_t)(t + odd) * p.out_stride + n - odd + i * 8;
                 if (t + odd < p.rows)
-                    *(uint32_t *)out =
-                        A == STORAGE_BF16 ? float2_bf16x2(lo, hi) : float2_f16x2(lo, hi);
+                    *(uint32_t *)out = pack<A>(lo, hi);
                 continue;
             }
 #pragma unroll
@@ -59,6 +174,53 @@ static __device__ __forceinline__ void put_sums(const struct product &p, const f
                     values<A>::set((raw *)p.out + at, v[e]);
             }
         }
+    }
+}
+
+/* Tiles of 64 features, half as many as an H100 has SMs; the least k of a split. */
+enum : uint32_t { SPLIT_TILES = 132 / 2, SPLIT_COLS = 1024 };
+
+/* Into how many splits the k of output rows is cut: few features make too few blocks for the SMs. By
+ * the matrix alone, so that a row's sums do not depend on the step, nor on the GPU's size. */
+static inline uint32_t product_splits(const struct product &p) {
+    if (p.features / TILE > SPLIT_TILES || p.cols < SPLIT_COLS * 2)
+        return 1;
+    return p.cols < SPLIT_COLS * 4 ? 2 : 4;
+}
+
+/* Calls launch(rows, splits) for output rows and for prompt rows, at once where both have k whole. */
+template <class F>
+static inline void with_splits(const struct product &p, uint32_t class_rows, F launch) {
+    const uint32_t splits = product_splits(p), first = splits > 1 ? class_rows : 0;
+    if (first)
+        launch(product_rows(p, 0, first), splits);
+    if (p.rows > first)
+        launch(product_rows(p, first, p.rows - first), 1u);
+}
+
+/* put_sums of a split: all splits lay their sums down in `area`, their own shared memory, and each adds
+ * up some of the rows, eight at a time. area: TOKENS * 256 bytes for each group of 64 features. */
+template <int A, int TOKENS>
+static __device__ __forceinline__ void put_splits(const struct product &p, unsigned char *area,
+                                                  const float *sums, uint32_t group, uint32_t n0,
+                                                  uint32_t t0) {
+    float4 *mine = (float4 *)(area + group * TOKENS * 256) + threadIdx.x % 128;
+    cluster_barrier(); /* nobody reads or fills a ring any more */
+#pragma unroll
+    for (int j = 0; j < TOKENS / 8; j++)
+        mine[j * 128] = make_float4(sums[j * 4], sums[j * 4 + 1], sums[j * 4 + 2], sums[j * 4 + 3]);
+    cluster_barrier();
+    const uint32_t splits = gridDim.z, apart = cluster_y(),
+                   first = cluster_rank() - blockIdx.z * apart; /* the rank of split 0 */
+#pragma unroll 1
+    for (uint32_t j = blockIdx.z; j < TOKENS / 8; j += splits) {
+        float4 sum = load_of_peer(mine + j * 128, first);
+        for (uint32_t split = 1; split < splits; split++) {
+            const float4 more = load_of_peer(mine + j * 128, first + split * apart);
+            sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
+        }
+        const float four[4] = {sum.x, sum.y, sum.z, sum.w};
+        put_sums<A, 8>(p, four, n0, t0 + j * 8);
     }
 }
 

@@ -13,8 +13,12 @@
  *
  * Each output is one chain: over k in ascending order, 16 at a time, a piece (or what shares a
  * scale) after the other, whatever the block's shape and the number of rows: the bits of a row do
- * not depend on the others, and output class and prompt class have the same. Tolerance: ops.h with
- * lanes = 1, where minima are terms of their own.
+ * not depend on the others. Of output rows, where there are few features, k is cut into splits, a
+ * whole number of stages each, as in linear_hopper.cu. Tolerance: ops.h with lanes = 1, where minima
+ * are terms of their own.
+ *
+ * The segments of a matrix (queries, keys and values; gate and up) are one launch: 64 features lie in
+ * one of them.
  *
  * Cost: weights once for 128 rows (twice from L2 for 256); 2 to 3 instructions a weight and 128
  * rows. Registers: 4 to 64 sums a thread, and as many partial ones.
@@ -22,13 +26,40 @@
 #include "kernels/cuda/linear_hopper.cuh"
 #include "kernels/cuda/packed.cuh"
 
-/* A product with weights in units. */
-struct packed_product {
-    struct product p;
+/* Weights of one segment of the product's matrix, in units. */
+struct packed_segment {
+    const void *w;
     const float *scales, *zeros; /* int4: [features / 64, cols / group, 64] */
     uint32_t scale_rows, stride; /* others: scales[n / scale_rows * stride], fp8: + k / 128 */
-    uint32_t group, group_bits;  /* int4: 2^bits values of k share a scale; else 0 */
+    uint32_t end;                /* of all features, in 64: the first behind the segment */
     float zero;
+};
+
+/* A product with weights in units; p.w: none. Segments follow each other in p.features. */
+struct packed_product {
+    struct product p;
+    packed_segment segments[MATRIX_SEGMENTS_MAX];
+    uint32_t group, group_bits; /* int4: 2^bits values of k share a scale; else 0 */
+};
+
+/* The segment of 64 features, and which of it they are. */
+struct packed_place {
+    packed_segment of;
+    uint32_t tile;
+    __device__ __forceinline__ packed_place(const packed_product &q, uint32_t at)
+        : of(q.segments[0]), tile(at) {
+        if (q.p.gated) {
+            of = at % 2 ? q.segments[1] : q.segments[0];
+            tile = at / 2;
+            return;
+        }
+#pragma unroll
+        for (uint32_t i = 1; i < MATRIX_SEGMENTS_MAX; i++)
+            if (at >= q.segments[i - 1].end) {
+                of = q.segments[i];
+                tile = at - q.segments[i - 1].end;
+            }
+    }
 };
 
 /* One of the block's stages. BLOCKS: on an SM at a time.  */
@@ -36,6 +67,7 @@ template <int W, int TOKENS, int GROUPS, int BLOCKS> struct packed_stage {
     typedef packed<W> form;
     enum : unsigned {
         THREADS = PRODUCERS + 128 * GROUPS,
+        FEATURE_GROUPS = GROUPS,
         PIECES = form::TILES * 2,
         X_TILE = TOKENS * TILE * 2,
         UNITS_AT = form::TILES * X_TILE,
@@ -44,12 +76,14 @@ template <int W, int TOKENS, int GROUPS, int BLOCKS> struct packed_stage {
         SUMS_AT = SCALES_AT + GROUPS * 2 * SCALES, /* of x: [PIECES, TOKENS] */
         END = SUMS_AT + (form::MINIMUM ? PIECES * TOKENS * 4 : 0),
         BYTES = (END + 1023) / 1024 * 1024,
+        CLUSTERS = TOKENS >= 64 && !form::MINIMUM, /* sums of x are each block's own */
         BARRIERS = 1024,
         ROOM = (BLOCKS == 2 ? 113 : 227) * 1024 - BARRIERS - 1024,
         STAGES = ROOM / BYTES < 12 ? ROOM / BYTES : 12,
         SHARED = BARRIERS + STAGES * BYTES + 1024
     };
     static_assert(STAGES >= 2, "a ring");
+    static_assert(GROUPS * TOKENS * 256 <= STAGES * BYTES, "sums of a split");
 };
 
 /* ---- bringing ---- */
@@ -74,57 +108,90 @@ static __device__ __forceinline__ void sum_pieces(unsigned char *stage, uint32_t
         }
 }
 
-/* Weights, scales and zeros of stage c of each of `groups` x 64 features: one thread. */
+/* Where the weights of each of a block's 64 features begin; int4: and their scales and zeros. */
+template <int W, int GROUPS> struct packed_bases {
+    const char *w[GROUPS];
+    const float *scales[GROUPS], *zeros[GROUPS];
+    __device__ __forceinline__ packed_bases(const packed_product &q, uint32_t first) {
+        typedef packed<W> form;
+        const size_t units = q.p.cols / form::UNIT_K,
+                     spans = q.group ? q.p.cols >> q.group_bits : 0;
+#pragma unroll
+        for (uint32_t g = 0; g < GROUPS; g++) {
+            const packed_place place(q, first + g);
+            w[g] = (const char *)place.of.w + place.tile * units * form::UNIT;
+            scales[g] = place.of.scales + place.tile * spans * PACKED_FEATURES;
+            zeros[g] = place.of.zeros + place.tile * spans * PACKED_FEATURES;
+        }
+    }
+};
+
+/* Weights, scales and zeros of stage c of each of `groups` x 64 features: one thread. x_bytes: of
+ * the neighbour's half of x. */
 template <int W, class STAGE>
-static __device__ __forceinline__ void bring_weights(const struct packed_product &q,
-                                                     unsigned char *stage, uint64_t *full,
-                                                     uint32_t c, uint32_t first, uint32_t groups) {
+static __device__ __forceinline__ void
+bring_weights(const struct packed_product &q, const packed_bases<W, STAGE::FEATURE_GROUPS> &from,
+              unsigned char *stage, uint64_t *full, uint32_t c, uint32_t groups, uint32_t x_bytes) {
     typedef packed<W> form;
     const uint32_t units = q.p.cols / form::UNIT_K, done = c * form::UNITS,
                    bytes = min((uint32_t)form::UNITS, units - done) * form::UNIT;
-    const uint32_t spans = q.group ? q.p.cols / q.group : 0,
-                   each = q.group ? form::TILES * TILE / q.group : 0,
+    const uint32_t spans = q.group ? q.p.cols >> q.group_bits : 0,
+                   each = q.group ? form::TILES * TILE >> q.group_bits : 0,
                    scale_bytes = q.group ? min(each, spans - c * each) * PACKED_FEATURES * 4 : 0;
-    mbarrier_arrive_expect(full, groups * (bytes + scale_bytes * (q.zeros ? 2 : 1)));
-    for (uint32_t g = 0; g < groups; g++) {
+    const bool zeros = W == STORAGE_U4 && q.segments[0].zeros;
+    mbarrier_arrive_expect(full, groups * (bytes + scale_bytes * (zeros ? 2 : 1)) + x_bytes);
+#pragma unroll
+    for (uint32_t g = 0; g < STAGE::FEATURE_GROUPS; g++) {
+        if (g >= groups)
+            break;
         copy_bulk(stage + STAGE::UNITS_AT + g * form::UNITS * form::UNIT,
-                  (const char *)q.p.w + ((size_t)(first + g) * units + done) * form::UNIT, bytes,
-                  full);
+                  from.w[g] + (size_t)done * form::UNIT, bytes, full);
         if (W != STORAGE_U4)
             continue;
-        const size_t from = ((size_t)(first + g) * spans + c * each) * PACKED_FEATURES;
         unsigned char *to = stage + STAGE::SCALES_AT + g * 2 * STAGE::SCALES;
-        copy_bulk(to, q.scales + from, scale_bytes, full);
-        if (q.zeros)
-            copy_bulk(to + STAGE::SCALES, q.zeros + from, scale_bytes, full);
+        copy_bulk(to, from.scales[g] + (size_t)c * each * PACKED_FEATURES, scale_bytes, full);
+        if (zeros)
+            copy_bulk(to + STAGE::SCALES, from.zeros[g] + (size_t)c * each * PACKED_FEATURES,
+                      scale_bytes, full);
     }
 }
 
 /* The warpgroup that copies: thread 0 the weights, all of them x. */
 template <int A, int W, int TOKENS, class STAGE>
 static __device__ __forceinline__ void bring(const struct packed_product &q,
-                                             const hopper_ring &ring, uint32_t first,
-                                             uint32_t groups, uint32_t t0) {
+                                             const hopper_ring &ring, const hopper_cluster &cluster,
+                                             uint32_t first, uint32_t groups, uint32_t t0) {
     enum : uint32_t {
         STAGES = STAGE::STAGES,
         LAG = STAGES / 2,
         TILES = packed<W>::TILES,
         LINES = PRODUCERS / 8,
-        COPIES = (TOKENS + LINES - 1) / LINES
+        COPIES = (TOKENS + LINES - 1) / LINES,
+        GIVEN = COPIES > 1 ? COPIES / 2 : 1
     };
     const struct product &p = q.p;
-    const uint32_t tiles = p.cols / TILE, stages = (tiles + TILES - 1) / TILES,
-                   row = threadIdx.x / 8, chunk = threadIdx.x % 8;
-    const uint16_t *x = (const uint16_t *)p.x + (size_t)(t0 + row) * p.cols + chunk * 8;
+    const uint32_t tiles = p.cols / TILE, all = (tiles + TILES - 1) / TILES,
+                   before = cluster.first_of(all), stages = cluster.end_of(all) - before,
+                   share = cluster.size > 1 ? TOKENS / 2 : TOKENS,
+                   copies = cluster.size > 1 ? COPIES / 2 : COPIES,
+                   row = cluster.rank * share + threadIdx.x / 8, chunk = threadIdx.x % 8;
+    const uint16_t *x =
+        (const uint16_t *)p.x + (size_t)(t0 + row) * p.cols + before * TILES * TILE + chunk * 8;
     const uint32_t rows_left = p.rows > t0 + row ? p.rows - t0 - row : 0;
     const size_t lines = (size_t)LINES * p.cols;
     const uint32_t place = swizzled_chunk(row, chunk);
+    const packed_bases<W, STAGE::FEATURE_GROUPS> bases(q, first);
     auto at = [&](uint32_t c) { return ring.stages + c % STAGES * STAGE::BYTES; };
+    auto tiles_of = [&](uint32_t c) { return min((uint32_t)TILES, tiles - (before + c) * TILES); };
+    auto weights = [&](uint32_t c) {
+        bring_weights<W, STAGE>(q, bases, at(c), ring.full + c % STAGES, before + c, groups,
+                                tiles_of(c) * (TOKENS - share) * TILE * 2);
+    };
 
     /* 1. weights may be asked for before the kernel ahead has ended, its results only after */
     if (threadIdx.x == 0)
         for (uint32_t c = 0; c < STAGES && c < stages; c++)
-            bring_weights<W, STAGE>(q, at(c), ring.full + c % STAGES, c, first, groups);
+            weights(c);
     dependency_wait();
     dependents_launch();
 
@@ -134,7 +201,7 @@ static __device__ __forceinline__ void bring(const struct packed_product &q,
             if (c >= STAGES) {
                 mbarrier_wait(ring.empty + c % STAGES, (c / STAGES - 1) & 1);
                 if (threadIdx.x == 0)
-                    bring_weights<W, STAGE>(q, at(c), ring.full + c % STAGES, c, first, groups);
+                    weights(c);
             }
             uint16_t *to = (uint16_t *)at(c) + place;
             if (TOKENS >= (int)LINES || row < TOKENS)
@@ -143,8 +210,9 @@ static __device__ __forceinline__ void bring(const struct packed_product &q,
                     if (c * TILES + i < tiles)
 #pragma unroll
                         for (uint32_t j = 0; j < COPIES; j++)
-                            cp_async_16(to + i * TOKENS * TILE + j * LINES * TILE,
-                                        x + i * TILE + j * lines, j * LINES < rows_left);
+                            if (COPIES == 1 || j < copies)
+                                cp_async_16(to + i * TOKENS * TILE + j * LINES * TILE,
+                                            x + i * TILE + j * lines, j * LINES < rows_left);
             x += TILES * TILE;
         }
         cp_async_commit();
@@ -152,10 +220,17 @@ static __device__ __forceinline__ void bring(const struct packed_product &q,
             cp_async_wait<LAG>();
             if (packed<W>::MINIMUM) {
                 __syncwarp(); /* of a piece's four chunks each has been copied by its own lane */
-                sum_pieces<A, STAGE, TOKENS>(at(c - LAG),
-                                             min((uint32_t)TILES, tiles - (c - LAG) * TILES));
+                sum_pieces<A, STAGE, TOKENS>(at(c - LAG), tiles_of(c - LAG));
             }
             fence_async();
+            if (STAGE::CLUSTERS && cluster.size > 1) { /* tile, pass of this warp: by a lane */
+                const uint32_t lane = threadIdx.x % 32;
+                __syncwarp();
+                if (lane < tiles_of(c - LAG) * GIVEN)
+                    cluster.give_rows(at(c - LAG) + lane / GIVEN * STAGE::X_TILE +
+                                          (row - lane / 8 + lane % GIVEN * LINES) * (TILE * 2),
+                                      ring.full + (c - LAG) % STAGES);
+            }
             mbarrier_arrive(ring.full + (c - LAG) % STAGES);
         }
     }
@@ -185,8 +260,9 @@ static __device__ __forceinline__ two_scales scales_of(const struct packed_produ
                 ((tile * TILE + half * PIECE) >> q.group_bits) * PACKED_FEATURES + reader.row +
                 i * 8;
             s.scale[i] = scales[0];
-            s.minimum[i] =
-                __fmul_rn((q.zeros ? scales[STAGE::SCALES / 4] : q.zero) - 8.0f, s.scale[i]);
+            s.minimum[i] = __fmul_rn(
+                (q.segments[0].zeros ? scales[STAGE::SCALES / 4] : q.segments[0].zero) - 8.0f,
+                s.scale[i]);
         } else {
             reader.scale_of(i, half, step, &s.scale[i], &s.minimum[i]);
         }
@@ -214,23 +290,39 @@ static __device__ __forceinline__ void add_partial(float (&sums)[TOKENS / 2],
 
 /* A warpgroup that multiplies: 64 features. BY_128: fp8 with scales of 128 x 128. */
 template <int A, int W, bool BY_128, int TOKENS, class STAGE>
-static __device__ __forceinline__ void multiply(const struct packed_product &q,
-                                                const hopper_ring &ring, uint32_t group,
-                                                uint32_t n0, uint32_t t0) {
+static __device__ __forceinline__ void
+multiply(const struct packed_product &q, const hopper_ring &ring, const hopper_cluster &cluster,
+         uint32_t group, uint32_t tile) {
     typedef packed<W> form;
     enum : uint32_t { STAGES = STAGE::STAGES, TILES = form::TILES, STEPS = form::STEPS };
     const struct product &p = q.p;
-    const uint32_t all = p.cols / TILE, stages = (all + TILES - 1) / TILES;
-    const float *block_scales = BY_128 ? q.scales + (size_t)(n0 / q.scale_rows) * q.stride : NULL;
-    float sums[TOKENS / 2] = {}, partial[TOKENS / 2] = {},
-                        block_scale = BY_128 ? block_scales[0] : 1, next_scale = 0;
+    const packed_place place(q, tile);
+    const packed_segment segment = place.of;
+    const uint32_t all = p.cols / TILE, stages_of_all = (all + TILES - 1) / TILES,
+                   before = cluster.first_of(stages_of_all),
+                   stages = cluster.end_of(stages_of_all) - before,
+                   /* of the segments that a thread's two rows are of */
+        first_row = p.gated ? tile * (PACKED_FEATURES / 2) : place.tile * PACKED_FEATURES;
+    const packed_segment lower = p.gated ? q.segments[0] : segment,
+                         upper = p.gated ? q.segments[1] : segment;
+    const float *block_scales[2] = {NULL, NULL};
+    if (BY_128) {
+        block_scales[0] = lower.scales + (size_t)(first_row / lower.scale_rows) * lower.stride;
+        block_scales[1] = upper.scales + (size_t)(first_row / upper.scale_rows) * upper.stride;
+    }
+    float sums[TOKENS / 2] = {}, partial[TOKENS / 2] = {}, block_scale[2] = {1, 1},
+                        next_scale[2] = {1, 1};
+    if (BY_128)
+        block_scale[0] = block_scales[0][before * TILES / 2],
+        block_scale[1] = block_scales[1][before * TILES / 2];
     uint32_t a[2][2][4], sums_at = STAGE::SUMS_AT + threadIdx.x % 4 * 8;
     unit_reader<A, W> reader;
+    const peer_barriers peer = cluster.peer_of(ring.empty);
     register_hold(sums_at);
 
     for (uint32_t c = 0; c < stages; c++) {
         const unsigned char *stage = ring.stages + c % STAGES * STAGE::BYTES;
-        const uint32_t tiles = min((uint32_t)TILES, all - c * TILES);
+        const uint32_t tile_0 = (before + c) * TILES, tiles = min((uint32_t)TILES, all - tile_0);
         const float *x_sums = (const float *)(stage + sums_at);
         uint64_t x = wgmma_tile(stage, 0);
 
@@ -239,8 +331,9 @@ static __device__ __forceinline__ void multiply(const struct packed_product &q,
         reader.unpack(0, a[0]);
         for (uint32_t i = 0; i < tiles; i++) {
             const bool last_of_128 = i % 2 || i + 1 == tiles;
-            if (BY_128 && i % 2 == 0 && c * TILES + i + 2 < all)
-                next_scale = block_scales[(c * TILES + i) / 2 + 1];
+            if (BY_128 && i % 2 == 0 && tile_0 + i + 2 < all)
+                for (uint32_t j = 0; j < 2; j++)
+                    next_scale[j] = block_scales[j][(tile_0 + i) / 2 + 1];
 #pragma unroll
             for (uint32_t half = 0; half < 2; half++) {
                 auto next = [&] {
@@ -265,7 +358,7 @@ static __device__ __forceinline__ void multiply(const struct packed_product &q,
                     wgmma_wait<0>();
                     wgmma_hold(BY_128 ? partial : sums);
                     if (BY_128 && half == 1 && last_of_128) {
-                        const two_scales s = {{block_scale, block_scale}, {0, 0}};
+                        const two_scales s = {{block_scale[0], block_scale[1]}, {0, 0}};
                         add_partial<TOKENS, false>(sums, partial, s, NULL);
                     }
                 } else if (STEPS == 2) {
@@ -298,21 +391,28 @@ static __device__ __forceinline__ void multiply(const struct packed_product &q,
             x = wgmma_tile_past(x, STAGE::X_TILE);
             x_sums += 2 * TOKENS;
             if (BY_128 && last_of_128)
-                block_scale = next_scale;
+                block_scale[0] = next_scale[0], block_scale[1] = next_scale[1];
         }
         __syncwarp(); /* the stage has been read */
         if (threadIdx.x % 32 == 0)
-            mbarrier_arrive(ring.empty + c % STAGES);
+            cluster.arrive_empty(ring.empty, peer, c % STAGES);
     }
-    if (STEPS == 0 && !BY_128 && q.scales) {
-        const uint32_t n = n0 + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4;
-        const float scale[2] = {q.scales[(size_t)(n / q.scale_rows) * q.stride],
-                                q.scales[(size_t)((n + 8) / q.scale_rows) * q.stride]};
+    if (STEPS == 0 && !BY_128 && segment.scales) {
+        const uint32_t row = threadIdx.x % 32 / 4, warp = threadIdx.x % 128 / 32,
+                       n = first_row + (p.gated ? warp * 8 : warp * 16) + row,
+                       below = p.gated ? n : n + 8;
+        const float scale[2] = {lower.scales[(size_t)(n / lower.scale_rows) * lower.stride],
+                                upper.scales[(size_t)(below / upper.scale_rows) * upper.stride]};
 #pragma unroll
         for (int i = 0; i < TOKENS / 2; i++)
             sums[i] = __fmul_rn(sums[i], scale[i % 4 / 2]);
     }
-    put_sums<A, TOKENS>(p, sums, n0, t0);
+    const uint32_t n0 = (block_y_again() * STAGE::FEATURE_GROUPS + group) * PACKED_FEATURES,
+                   t0 = block_x_again() * TOKENS;
+    if (cluster.has_splits())
+        put_splits<A, TOKENS>(p, ring.stages, sums, group, n0, t0);
+    else
+        put_sums<A, TOKENS>(p, sums, n0, t0);
 }
 
 template <int A, int W, bool BY_128, int TOKENS, int GROUPS, int BLOCKS>
@@ -324,37 +424,45 @@ static __global__ __launch_bounds__(128 * (GROUPS + 1),
     const hopper_ring ring = ring_of<stage::STAGES, stage::BARRIERS>(area);
     const uint32_t first = blockIdx.y * GROUPS, t0 = blockIdx.x * TOKENS,
                    groups = min((uint32_t)GROUPS, q.p.features / PACKED_FEATURES - first);
+    const hopper_cluster cluster = hopper_cluster::of_block<stage::CLUSTERS != 0>();
     if (threadIdx.x == 0) {
         for (uint32_t s = 0; s < stage::STAGES; s++) {
             mbarrier_init(ring.full + s, PRODUCERS + 1);
-            mbarrier_init(ring.empty + s, 4 * groups);
+            mbarrier_init(ring.empty + s, 4 * groups * cluster.size);
         }
         mbarrier_init_fence();
     }
     __syncthreads();
+    cluster.synchronize();
     if (threadIdx.x < PRODUCERS) {
         if (GROUPS == 2)
             registers_shrink<40>();
-        bring<A, W, TOKENS, stage>(q, ring, first, groups, t0);
+        bring<A, W, TOKENS, stage>(q, ring, cluster, first, groups, t0);
+        cluster.pass_splits();
     } else {
         const uint32_t group = threadIdx.x / 128 - 1;
         if (GROUPS == 2)
             registers_grow<232>();
         if (group < groups)
-            multiply<A, W, BY_128, TOKENS, stage>(q, ring, group, (first + group) * PACKED_FEATURES,
-                                                  t0);
+            multiply<A, W, BY_128, TOKENS, stage>(q, ring, cluster, group, first + group);
+        else
+            cluster.pass_splits();
     }
+    cluster.synchronize();
 #endif
 }
 
 /* ---- launching ---- */
 
 template <int A, int W, bool BY_128, int TOKENS, int GROUPS, int BLOCKS>
-static void packed_launch(struct stream *s, const struct packed_product &q) {
+static void packed_launch(struct stream *s, const struct packed_product &q, uint32_t splits) {
     typedef packed_stage<W, TOKENS, GROUPS, BLOCKS> stage;
-    const launch_shape launch = {
-        dim3(blocks_for(q.p.rows, TOKENS), blocks_for(q.p.features / PACKED_FEATURES, GROUPS)),
-        dim3(stage::THREADS), stage::SHARED, device_of(s)->dependent_launch};
+    launch_shape launch = {dim3(blocks_for(q.p.rows, TOKENS),
+                                blocks_for(q.p.features / PACKED_FEATURES, GROUPS), splits),
+                           dim3(stage::THREADS), stage::SHARED, device_of(s)->dependent_launch};
+    if (stage::CLUSTERS && q.p.features / PACKED_FEATURES % (2 * GROUPS) == 0)
+        launch.cluster_y = 2;
+    launch.cluster_z = splits;
     LAUNCH((linear_packed_kernel<A, W, BY_128, TOKENS, GROUPS, BLOCKS>), launch, cuda_stream_of(s),
            q);
 }
@@ -362,44 +470,59 @@ static void packed_launch(struct stream *s, const struct packed_product &q) {
 /* Two blocks an SM for few rows. Beyond, two warpgroups share x, and blocks have 128 rows, where
  * that leaves blocks enough. */
 template <int A, int W, bool BY_128>
-static void packed_shape(struct stream *s, const struct packed_product &q) {
+static void packed_shape(struct stream *s, const struct packed_product &q, uint32_t splits) {
     const uint64_t sms = (uint64_t)device_of(s)->sm_count,
-                   pairs = blocks_for(q.p.features / PACKED_FEATURES, 2);
+                   pairs = blocks_for(q.p.features / PACKED_FEATURES, 2) * splits;
     auto enough = [&](uint32_t rows) { return pairs * blocks_for(q.p.rows, rows) * 3 >= sms * 2; };
     if (q.p.rows <= 8)
-        packed_launch<A, W, BY_128, 8, 1, 2>(s, q);
+        packed_launch<A, W, BY_128, 8, 1, 2>(s, q, splits);
     else if (q.p.rows <= 32)
-        packed_launch<A, W, BY_128, 32, 1, 2>(s, q);
+        packed_launch<A, W, BY_128, 32, 1, 2>(s, q, splits);
     else if (q.p.rows > 64 && enough(128))
-        packed_launch<A, W, BY_128, 128, 2, 1>(s, q);
+        packed_launch<A, W, BY_128, 128, 2, 1>(s, q, splits);
     else if (enough(64))
-        packed_launch<A, W, BY_128, 64, 2, 1>(s, q);
+        packed_launch<A, W, BY_128, 64, 2, 1>(s, q, splits);
     else
-        packed_launch<A, W, BY_128, 64, 1, 1>(s, q);
+        packed_launch<A, W, BY_128, 64, 1, 1>(s, q, splits);
 }
 
 template <int A, int W>
-static void packed_scaled(struct stream *s, const struct packed_product &q, bool by_128) {
+static void packed_scaled(struct stream *s, const struct packed_product &q, bool by_128,
+                          uint32_t splits) {
     if (W == STORAGE_F8_E4M3 && by_128)
-        packed_shape<A, W, W == STORAGE_F8_E4M3>(s, q);
+        packed_shape<A, W, W == STORAGE_F8_E4M3>(s, q, splits);
     else
-        packed_shape<A, W, false>(s, q);
+        packed_shape<A, W, false>(s, q, splits);
 }
 
-void linear_packed(struct stream *s, const struct product &p, const struct matrix_segment &segment,
-                   enum storage_type type) {
-    const bool grouped = segment.scale_cols && segment.scale_cols < p.cols;
-    const uint32_t bits = segment.scale_cols == 32 ? 5 : segment.scale_cols == 64 ? 6 : 7;
-    const struct packed_product q = {p,
-                                     segment.scales,
-                                     segment.zeros,
-                                     segment.scale_rows ? segment.scale_rows : 1,
-                                     segment.scale_stride,
-                                     type == STORAGE_U4 ? segment.scale_cols : 0,
-                                     bits,
-                                     segment.zero};
-    if (s->dev->activation_type == STORAGE_BF16)
-        WITH_PACKED(type, W, (packed_scaled<STORAGE_BF16, W>(s, q, grouped)));
-    else
-        WITH_PACKED(type, W, (packed_scaled<STORAGE_F16, W>(s, q, grouped)));
+/* Whether one launch can do both: the kernel's form is the same, and what it asks of all. */
+bool packed_alike(const struct matrix_segment &a, const struct matrix_segment &b, uint32_t cols) {
+    auto grouped = [&](const struct matrix_segment &m) {
+        return m.scale_cols && m.scale_cols < cols;
+    };
+    return grouped(a) == grouped(b) && (!grouped(a) || a.scale_cols == b.scale_cols) &&
+           !a.scales == !b.scales && !a.zeros == !b.zeros && a.zero == b.zero;
+}
+
+void linear_packed(struct stream *s, const struct product &p, uint32_t class_rows,
+                   const struct matrix_segment *segments, uint32_t count, enum storage_type type) {
+    const uint32_t span = segments[0].scale_cols;
+    const bool grouped = span && span < p.cols;
+    struct packed_product q = {p, {}, 0, span == 32 ? 5u : span == 64 ? 6u : 7u};
+    q.group = type == STORAGE_U4 ? span : 0;
+    uint32_t end = 0;
+    for (uint32_t i = 0; i < MATRIX_SEGMENTS_MAX; i++) {
+        const struct matrix_segment &from = segments[min(i, count - 1)];
+        end += i < count ? from.rows / PACKED_FEATURES : 0;
+        q.segments[i] = {
+            from.packed,       from.scales, from.zeros, from.scale_rows ? from.scale_rows : 1,
+            from.scale_stride, end,         from.zero};
+    }
+    with_splits(p, class_rows, [&](const struct product &some, uint32_t splits) {
+        q.p = some;
+        if (s->dev->activation_type == STORAGE_BF16)
+            WITH_PACKED(type, W, (packed_scaled<STORAGE_BF16, W>(s, q, grouped, splits)));
+        else
+            WITH_PACKED(type, W, (packed_scaled<STORAGE_F16, W>(s, q, grouped, splits)));
+    });
 }

@@ -55,8 +55,8 @@ static __global__ void rmsnorm_kernel(typename values<O>::raw *out, typename val
     const typename values<A>::raw *add = delta ? delta + (size_t)blockIdx.x * n.width : NULL;
     if (n.weight && threadIdx.x * 32 < n.width)
         prefetch_l2(n.weight + threadIdx.x * 32); /* a weight: no kernel writes it */
-    dependency_wait();
     dependents_launch();
+    dependency_wait();
     /* 1. h, and the sum of its squares; of a row wider than ONCE the first values are kept */
     float kept[NORM_KEPT], squares = 0;
     take_values<X, A>(kept, row, add, threadIdx.x, n);

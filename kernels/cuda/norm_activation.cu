@@ -48,8 +48,8 @@ static __global__ void layernorm_kernel(typename values<O>::raw *out, typename v
                                         const typename values<A>::raw *delta, struct norm_args n) {
     DYNAMIC_SHARED(area);
     float *partial = (float *)area;
-    dependency_wait();
     dependents_launch();
+    dependency_wait();
     typename values<X>::raw *row = x + (size_t)blockIdx.x * n.width;
     float sum = 0, squares = 0;
     for (uint32_t i = threadIdx.x; i < n.width; i += NORM_THREADS) {
@@ -101,8 +101,8 @@ template <int A>
 static __global__ void head_norm_kernel(typename values<A>::raw *x, struct norm_args n,
                                         uint32_t stride, bool centered, bool weight_each,
                                         struct norm_squares given) {
-    dependency_wait();
     dependents_launch();
+    dependency_wait();
     const uint32_t h = blockIdx.y, lane = threadIdx.x;
     typename values<A>::raw *row = x + (size_t)blockIdx.x * stride + (size_t)h * n.width;
     if (weight_each) {
@@ -144,8 +144,8 @@ static void cuda_head_norm(struct stream *s, const struct op_head_norm *a) {
 template <int A>
 static __global__ void row_squares_kernel(float *out, const typename values<A>::raw *x,
                                           uint32_t stride, uint32_t width, uint32_t out_stride) {
-    dependency_wait();
     dependents_launch();
+    dependency_wait();
     const typename values<A>::raw *row = x + (size_t)blockIdx.x * stride;
     float squares = 0;
     for (uint32_t i = threadIdx.x; i < width; i += 32)
@@ -170,8 +170,8 @@ static void cuda_row_squares(struct stream *s, const struct op_row_squares *a) {
 template <int A>
 static __global__ void activate_kernel(typename values<A>::raw *out,
                                        const typename values<A>::raw *x, uint32_t width, int kind) {
-    dependency_wait();
     dependents_launch();
+    dependency_wait();
     const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x;
     if (i < width)
         values<A>::set(out + (size_t)blockIdx.x * width + i,
@@ -195,8 +195,8 @@ template <int A, int W>
 static __global__ void
 add_positions_kernel(typename values<A>::raw *x, const typename values<W>::raw *table,
                      uint32_t rows, uint32_t cols, uint32_t offset, const uint32_t *positions) {
-    dependency_wait();
     dependents_launch();
+    dependency_wait();
     const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x, position = positions[blockIdx.x];
     if (i >= cols || position == (uint32_t)ROW_NONE || position + offset >= rows)
         return;
@@ -223,8 +223,8 @@ static void cuda_add_positions(struct stream *s, const struct op_add_positions *
 
 template <int A>
 static __global__ void clamp_kernel(typename values<A>::raw *x, uint32_t width, float limit) {
-    dependency_wait();
     dependents_launch();
+    dependency_wait();
     const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x;
     if (i >= width)
         return;
@@ -243,8 +243,8 @@ static void cuda_clamp(struct stream *s, const struct op_clamp *a) {
 
 static __global__ void finish_logits_kernel(float *logits, uint32_t width, float scale,
                                             float soft_cap) {
-    dependency_wait();
     dependents_launch();
+    dependency_wait();
     const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x;
     if (i >= width)
         return;
@@ -260,6 +260,54 @@ static void cuda_finish_logits(struct stream *s, const struct op_finish_logits *
            a->width, a->scale, a->soft_cap);
 }
 
+/* Eight values a thread, 16 bytes of each part at a time where WIDE. */
+template <int T, bool WIDE>
+static __global__ void sum_addends_kernel(typename values<T>::raw *x,
+                                          const typename values<T>::raw *addends,
+                                          uint32_t addend_count, size_t count) {
+    dependents_launch();
+    dependency_wait();
+    const size_t first = ((size_t)blockIdx.x * blockDim.x + threadIdx.x) * 8;
+    const uint32_t here = first < count ? (uint32_t)min((size_t)8, count - first) : 0;
+    float sums[8], v[8];
+    for (uint32_t p = 0; p < addend_count && here; p++) {
+        const typename values<T>::raw *from = addends + p * count + first;
+        if (WIDE)
+            values<T>::get8(from, v);
+#pragma unroll
+        for (uint32_t i = 0; i < 8; i++) {
+            if (!WIDE)
+                v[i] = i < here ? values<T>::get(from + i) : 0.0f;
+            sums[i] = p ? sums[i] + v[i] : v[i];
+        }
+    }
+    if (WIDE && here)
+        values<T>::set8(x + first, sums);
+#pragma unroll
+    for (uint32_t i = 0; i < 8 && !WIDE; i++)
+        if (i < here)
+            values<T>::set(x + first + i, sums[i]);
+}
+
+template <int T> static void sum_addends(struct stream *s, const struct op_sum_addends *a) {
+    typedef typename values<T>::raw raw;
+    const launch_shape shape = {dim3(blocks_for(a->count, 256 * 8)), dim3(256), 0,
+                                device_of(s)->dependent_launch};
+    const bool wide = a->count % 8 == 0 && ((uintptr_t)a->x | (uintptr_t)a->addends) % 16 == 0;
+    if (wide)
+        LAUNCH((sum_addends_kernel<T, true>), shape, cuda_stream_of(s), (raw *)a->x,
+               (const raw *)a->addends, a->addend_count, a->count);
+    else
+        LAUNCH((sum_addends_kernel<T, false>), shape, cuda_stream_of(s), (raw *)a->x,
+               (const raw *)a->addends, a->addend_count, a->count);
+}
+
+static void cuda_sum_addends(struct stream *s, const struct op_sum_addends *a) {
+    const enum storage_type type = a->f32 ? STORAGE_F32 : s->dev->activation_type;
+    if (a->count)
+        WITH_ACTIVATION(type, T, sum_addends<T>(s, a));
+}
+
 static struct row_ops make_row_ops() {
     struct row_ops o = {};
     o.layernorm = cuda_layernorm;
@@ -269,6 +317,7 @@ static struct row_ops make_row_ops() {
     o.add_positions = cuda_add_positions;
     o.clamp = cuda_clamp;
     o.finish_logits = cuda_finish_logits;
+    o.sum_addends = cuda_sum_addends;
     return o;
 }
 const struct row_ops cuda_row_ops = make_row_ops();

@@ -2,18 +2,40 @@
  * pack.cu - weights in the order of the products for sm_90a: tiles of 16-bit types
  * (linear_hopper.cu), units of quantized ones (packed.cuh). In place where nobody else reads them,
  * by way of the device's scratch: 64 rows have the same bytes before and after.
+ *
+ * Of a gated matrix (types.h) 16 rows are 8 of the gate and the 8 of the other half that it is for,
+ * so that a thread of the product has both: 64 rows of a half, and the 64 that belong to them,
+ * become two times 64 rows, one where each half had its own.
  */
 #include "kernels/cuda/linear_hopper.cuh"
 #include "kernels/cuda/packed.cuh"
 
+/* Where the rows lie that go into 64 packed ones. up: of a gated matrix, whose other half this is;
+ * then the first `count` times 64 packed rows go to the gate's place. */
+struct row_source {
+    const uint8_t *gate, *up;
+    uint32_t count;
+    /* Row i of the 64 packed rows `at`: of which matrix, and which of its rows. */
+    __device__ __forceinline__ const uint8_t *find(uint32_t at, uint32_t i, uint32_t *row) const {
+        *row = at * TILE + i;
+        if (!up)
+            return gate;
+        *row = at % count * TILE + at / count * (TILE / 2) + i / 16 * 8 + i % 8;
+        return i % 16 < 8 ? gate : up;
+    }
+};
+
 /* ---- 16-bit types ---- */
 
 /* One tile a block of 256 threads; a grid's y is a row of tiles. */
-static __global__ void tile_kernel(uint4 *out, const uint4 *w, uint32_t cols) {
-    const uint4 *from = w + ((size_t)blockIdx.y * TILE * cols + blockIdx.x * TILE) / 8;
+static __global__ void tile_kernel(uint4 *out, row_source source, uint32_t cols) {
     uint4 *to = out + ((size_t)blockIdx.y * gridDim.x + blockIdx.x) * TILE_BYTES / 16;
-    for (uint32_t i = threadIdx.x; i < TILE * 8; i += 256)
-        to[swizzled_chunk(i / 8, i % 8) / 8] = from[(size_t)(i / 8) * (cols / 8) + i % 8];
+    for (uint32_t i = threadIdx.x; i < TILE * 8; i += 256) {
+        uint32_t row;
+        const uint4 *w = (const uint4 *)source.find(blockIdx.y, i / 8, &row);
+        to[swizzled_chunk(i / 8, i % 8) / 8] =
+            w[(size_t)row * (cols / 8) + blockIdx.x * TILE / 8 + i % 8];
+    }
 }
 
 /* ---- quantized types ---- */
@@ -53,20 +75,26 @@ static __device__ uint32_t code_of(const uint8_t *w, uint32_t cols, uint32_t row
            (b[128 + 32 * (g / 4) + i] >> 2 * (g % 4) & 3) << 4;
 }
 
-/* Byte j of the scales behind a unit's codes (unpack_scale). w: its 64 rows; k: its first. */
+/* Byte j of the scales behind a unit's codes (unpack_scale). at: its 64 rows; k: its first. */
 template <int W>
-static __device__ uint8_t scale_byte(const uint8_t *w, uint32_t cols, uint32_t k, uint32_t j) {
+static __device__ uint8_t scale_byte(const row_source &source, uint32_t at, uint32_t cols,
+                                     uint32_t k, uint32_t j) {
     const uint32_t pair = j / 2 % 64, row = j % 64;
+    auto block = [&](uint32_t i, uint32_t k_of) {
+        uint32_t of;
+        const uint8_t *w = source.find(at, i, &of);
+        return block_of<W>(w, cols, of, k_of);
+    };
     if (W == STORAGE_Q8_0 || W == STORAGE_Q4_0)
-        return block_of<W>(w, cols, pair, k + j / 128 * 32)[j % 2];
+        return block(pair, k + j / 128 * 32)[j % 2];
     if (W == STORAGE_MXFP4)
-        return block_of<W>(w, cols, row, k + j / 64 * 32)[0];
+        return block(row, k + j / 64 * 32)[0];
     if (W == STORAGE_Q4_K) {
         if (j < 256)
-            return block_of<W>(w, cols, j / 4, k)[j % 4];
+            return block(j / 4, k)[j % 4];
         auto both = [&](uint32_t piece) {
             uint8_t scale, minimum;
-            dequantize_k_scale(block_of<W>(w, cols, row, k) + 4, piece, &scale, &minimum);
+            dequantize_k_scale(block(row, k) + 4, piece, &scale, &minimum);
             return (uint32_t)scale | (uint32_t)minimum << 6;
         };
         if (j < 768)
@@ -74,21 +102,23 @@ static __device__ uint8_t scale_byte(const uint8_t *w, uint32_t cols, uint32_t k
         const uint32_t piece = (j - 768) / 64 * 2;
         return (uint8_t)(both(piece) >> 8 | both(piece + 1) >> 8 << 4);
     }
-    return j < 128 ? block_of<W>(w, cols, pair, k)[208 + j % 2]
-                   : block_of<W>(w, cols, row, k)[192 + (j - 128) / 64];
+    return j < 128 ? block(pair, k)[208 + j % 2] : block(row, k)[192 + (j - 128) / 64];
 }
 
 /* A unit a block of 256 threads; a grid's y is a row of units. */
-template <int W> static __global__ void unit_kernel(uint8_t *out, const uint8_t *w, uint32_t cols) {
+template <int W>
+static __global__ void unit_kernel(uint8_t *out, row_source source, uint32_t cols) {
     typedef packed<W> form;
     enum : uint32_t { NIBBLES = PACKED_FEATURES * form::UNIT_K / 2 };
-    const uint32_t k0 = blockIdx.x * form::UNIT_K, row0 = blockIdx.y * PACKED_FEATURES;
+    const uint32_t k0 = blockIdx.x * form::UNIT_K;
     uint8_t *to = out + ((size_t)blockIdx.y * gridDim.x + blockIdx.x) * form::UNIT;
     /* register r of product `step` of a piece, as a thread of a warpgroup holds it */
     auto code = [&](uint32_t piece, uint32_t thread, uint32_t step, uint32_t r, uint32_t half) {
         const uint32_t row = thread / 32 * 16 + thread % 32 / 4 + r % 2 * 8,
                        k = piece * PIECE + step * 16 + r / 2 * 8 + thread % 4 * 2 + half;
-        return code_of<W>(w, cols, row0 + row, k0 + k);
+        uint32_t of;
+        const uint8_t *w = source.find(blockIdx.y, row, &of);
+        return code_of<W>(w, cols, of, k0 + k);
     };
     for (uint32_t i = threadIdx.x; i < form::CODES / 4; i += 256) {
         uint32_t word = 0;
@@ -107,16 +137,18 @@ template <int W> static __global__ void unit_kernel(uint8_t *out, const uint8_t 
     }
     if constexpr (form::SCALES != 0)
         for (uint32_t i = threadIdx.x; i < form::SCALES; i += 256)
-            to[form::CODES + i] =
-                scale_byte<W>(w + (block_of<W>(w, cols, row0, 0) - w), cols, k0, i);
+            to[form::CODES + i] = scale_byte<W>(source, blockIdx.y, cols, k0, i);
 }
 
 /* [64, spans] to [spans, 64]; a grid's y is 64 rows. */
-static __global__ void turn_scales_kernel(float *out, const float *in, uint32_t spans) {
-    const size_t rows = (size_t)blockIdx.y * PACKED_FEATURES * spans;
+static __global__ void turn_scales_kernel(float *out, row_source source, uint32_t spans) {
     const uint32_t i = blockIdx.x * 256 + threadIdx.x;
-    if (i < spans * PACKED_FEATURES)
-        out[rows + i] = in[rows + (size_t)(i % PACKED_FEATURES) * spans + i / PACKED_FEATURES];
+    if (i >= spans * PACKED_FEATURES)
+        return;
+    uint32_t row;
+    const float *in = (const float *)source.find(blockIdx.y, i % PACKED_FEATURES, &row);
+    out[(size_t)blockIdx.y * PACKED_FEATURES * spans + i] =
+        in[(size_t)row * spans + i / PACKED_FEATURES];
 }
 
 /* ---- which weights ---- */
@@ -161,69 +193,110 @@ size_t cuda_packed_bytes(const struct device *dev, const struct matrix *w, uint3
     return is_packed_type(type) && knows_scales(type, p, w->cols) ? PACKED_IN_PLACE : 0;
 }
 
+/* Both halves, each of whole packed rows that have one form. */
+bool cuda_gates(const struct device *dev, const struct matrix *w, enum activation activation) {
+    const struct matrix_segment *p = w->segments;
+    struct matrix_segment half[2];
+    if (activation != ACTIVATION_SILU || w->segment_count < 1 || w->segment_count > 2 ||
+        w->rows % (2 * TILE))
+        return false;
+    for (uint32_t i = 0; i < w->segment_count; i++)
+        if (p[i].rows != w->rows / w->segment_count ||
+            segment_type(w, &p[i]) != segment_type(w, p) ||
+            cuda_packed_bytes(dev, w, i) != PACKED_IN_PLACE)
+            return false;
+    const uint32_t rows = w->rows / 2;
+    if (w->segment_count == 1 && p->scale_rows && p->scale_rows < w->rows && rows % p->scale_rows)
+        return false;
+    gated_halves(w, half);
+    return 2 * TILE * storage_bytes(segment_type(w, p), w->cols) <= PACK_SCRATCH_BYTES &&
+           packed_alike(half[0], half[1], w->cols) && (uintptr_t)half[1].data % 16 == 0 &&
+           (segment_type(w, p) != STORAGE_U4 ||
+            ((uintptr_t)half[1].scales | (uintptr_t)half[1].zeros) % 16 == 0);
+}
+
 /* ---- packing ---- */
 
 template <int W>
 static void launch_units(struct stream *s, const struct matrix *w, uint32_t count, char *to,
-                         const char *from) {
+                         const row_source &from) {
     const launch_shape shape = {dim3(w->cols / packed<W>::UNIT_K, count), dim3(256), 0, false};
-    LAUNCH(unit_kernel<W>, shape, cuda_stream_of(s), (uint8_t *)to, (const uint8_t *)from, w->cols);
+    LAUNCH(unit_kernel<W>, shape, cuda_stream_of(s), (uint8_t *)to, from, w->cols);
 }
 
 /* `count` times 64 rows. */
 static void launch_packing(struct stream *s, enum storage_type type, const struct matrix *w,
-                           uint32_t count, char *to, const char *from) {
+                           uint32_t count, char *to, const row_source &from) {
     const launch_shape shape = {dim3(w->cols / TILE, count), dim3(256), 0, false};
     if (storage_is_plain(type))
-        LAUNCH(tile_kernel, shape, cuda_stream_of(s), (uint4 *)to, (const uint4 *)from, w->cols);
+        LAUNCH(tile_kernel, shape, cuda_stream_of(s), (uint4 *)to, from, w->cols);
     else
         WITH_PACKED(type, W, launch_units<W>(s, w, count, to, from));
 }
 
-static void copy_back(struct stream *s, void *to, size_t size) {
+/* What lies `from` bytes into the scratch. */
+static void copy_back(struct stream *s, void *to, size_t from, size_t size) {
     struct cuda_stream *cs = cuda_stream_of(s);
     cs->kernel_last = false;
-    cuda_note(
-        cs,
-        cudaMemcpyAsync(to, device_of(s)->pack_scratch, size, cudaMemcpyDeviceToDevice, cs->handle),
-        "putting weights into tiles");
+    cuda_note(cs,
+              cudaMemcpyAsync(to, (char *)device_of(s)->pack_scratch + from, size,
+                              cudaMemcpyDeviceToDevice, cs->handle),
+              "putting weights into tiles");
 }
 
-/* Scales [rows, spans] as they go with units: [rows / 64, spans, 64]. */
-static void turn_scales(struct stream *s, float *scales, uint32_t rows, uint32_t spans) {
-    const size_t each = (size_t)PACKED_FEATURES * spans * 4;
-    const uint32_t at_once = (uint32_t)(PACK_SCRATCH_BYTES / each);
-    for (uint32_t r = 0; r < rows / PACKED_FEATURES; r += at_once) {
-        const uint32_t count = min(at_once, rows / PACKED_FEATURES - r);
-        float *from = scales + r * each / 4;
+/* 64 rows at a time, each of `each` bytes, in place: launch(count, source) makes `count` of them in
+ * the scratch, of a gated matrix as many of both halves. up: the other half, or NULL. */
+template <class F>
+static void in_place(struct stream *s, void *gate, void *up, uint32_t rows, size_t each, F launch) {
+    const uint32_t at_once = (uint32_t)(PACK_SCRATCH_BYTES / each / (up ? 2 : 1));
+    for (uint32_t r = 0; r < rows; r += at_once) {
+        const uint32_t count = min(at_once, rows - r);
+        uint8_t *to = (uint8_t *)gate + r * each, *other = up ? (uint8_t *)up + r * each : NULL;
+        launch(up ? 2 * count : count, row_source{to, other, count});
+        copy_back(s, to, 0, count * each);
+        if (up)
+            copy_back(s, other, count * each, count * each);
+    }
+}
+
+/* Of int4 scales [rows, spans] become [rows / 64, spans, 64]. */
+static void turn_scales(struct stream *s, const float *gate, const float *up, uint32_t rows,
+                        uint32_t spans) {
+    auto launch = [&](uint32_t count, const row_source &source) {
         const launch_shape shape = {dim3(blocks_for(PACKED_FEATURES * spans, 256), count),
                                     dim3(256), 0, false};
         LAUNCH(turn_scales_kernel, shape, cuda_stream_of(s), (float *)device_of(s)->pack_scratch,
-               (const float *)from, spans);
-        copy_back(s, from, count * each);
-    }
+               source, spans);
+    };
+    if (gate)
+        in_place(s, (void *)gate, (void *)up, rows / PACKED_FEATURES,
+                 (size_t)PACKED_FEATURES * spans * 4, launch);
 }
 
-/* In place some rows of tiles at a time. */
+/* In place; a gated matrix both halves at once, when the last segment is asked for. */
 void cuda_pack(struct stream *s, const struct matrix *w, uint32_t segment, void *out) {
-    const struct matrix_segment *p = &w->segments[segment];
-    const enum storage_type type = segment_type(w, p);
-    const char *data = (const char *)p->data;
+    struct matrix_segment half[2] = {w->segments[segment], w->segments[segment]};
+    const enum storage_type type = segment_type(w, &half[0]);
     const size_t row_of_tiles = TILE * storage_bytes(type, w->cols);
-    const bool in_place = out == data;
-    const uint32_t rows = p->rows / TILE,
-                   at_once = in_place ? (uint32_t)(PACK_SCRATCH_BYTES / row_of_tiles) : 65535;
-    for (uint32_t r = 0; r < rows; r += at_once) {
-        const uint32_t count = min(at_once, rows - r);
-        char *to = (char *)out + r * row_of_tiles;
-        launch_packing(s, type, w, count, in_place ? (char *)device_of(s)->pack_scratch : to,
-                       data + r * row_of_tiles);
-        if (in_place)
-            copy_back(s, to, count * row_of_tiles);
-    }
-    if (type != STORAGE_U4 || !in_place)
+    if (w->gated && segment + 1 < w->segment_count)
         return;
-    for (const float *scales : {p->scales, p->zeros})
-        if (scales)
-            turn_scales(s, (float *)scales, p->rows, w->cols / p->scale_cols);
+    if (w->gated)
+        gated_halves(w, half);
+    if (out != w->segments[segment].data) { /* never gated */
+        for (uint32_t r = 0; r < half[0].rows / TILE; r += 65535) {
+            const uint32_t count = min(65535u, half[0].rows / TILE - r);
+            launch_packing(s, type, w, count, (char *)out + r * row_of_tiles,
+                           {(const uint8_t *)half[0].data + r * row_of_tiles, NULL, count});
+        }
+        return;
+    }
+    in_place(s, (void *)half[0].data, w->gated ? (void *)half[1].data : NULL, half[0].rows / TILE,
+             row_of_tiles, [&](uint32_t count, const row_source &source) {
+                 launch_packing(s, type, w, count, (char *)device_of(s)->pack_scratch, source);
+             });
+    if (type != STORAGE_U4)
+        return;
+    const uint32_t spans = w->cols / half[0].scale_cols;
+    turn_scales(s, half[0].scales, w->gated ? half[1].scales : NULL, half[0].rows, spans);
+    turn_scales(s, half[0].zeros, w->gated ? half[1].zeros : NULL, half[0].rows, spans);
 }

@@ -293,9 +293,13 @@ __device__ __forceinline__ void dependency_wait() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-/* The next kernel's blocks may begin their prologues. */
+/* The next kernel's blocks may begin their prologues, once all blocks of this one have said so.
+ * Before dependency_wait: while the kernel ahead of this one still runs; their own wait is for this
+ * kernel's end, and so for that of all before it. */
 __device__ __forceinline__ void dependents_launch() {
-#if !defined(TRIREME_EMULATED) && defined(PTX_SM90)
+#ifdef TRIREME_EMULATED
+    emu::dependents_launch();
+#elif defined(PTX_SM90)
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }

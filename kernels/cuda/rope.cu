@@ -27,8 +27,8 @@ size_t cuda_kv_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32
 static __global__ void rope_angles_kernel(float *out, const float *inv_freq,
                                           const uint32_t *positions, const uint32_t *slots,
                                           uint32_t half, float scale) {
-    dependency_wait();
     dependents_launch();
+    dependency_wait();
     const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x, t = blockIdx.x,
                    position = positions[t];
     if (i >= half)
@@ -62,8 +62,8 @@ static __global__ void rope_kv_kernel(typename values<A>::raw *qkv, const float 
                                       struct rope_shape shape, struct kv_pages kv,
                                       struct batch_view batch) {
     typedef typename values<K>::raw stored;
-    dependency_wait();
     dependents_launch();
+    dependency_wait();
     const uint32_t t = blockIdx.x, position = batch.positions[t], dim = kv.head_dim;
     if (position == (uint32_t)ROW_NONE)
         return;
@@ -106,8 +106,8 @@ template <int A>
 static __global__ void rope_int8_kernel(typename values<A>::raw *qkv, const float *angles,
                                         struct rope_shape shape, struct kv_pages kv,
                                         struct batch_view batch) {
-    dependency_wait();
     dependents_launch();
+    dependency_wait();
     const uint32_t t = blockIdx.x, position = batch.positions[t], dim = kv.head_dim,
                    lane = threadIdx.x % 32;
     if (position == (uint32_t)ROW_NONE)

@@ -26,8 +26,8 @@ static __device__ __forceinline__ void put_run(const struct step_run &run, uint3
 static __global__ void prepare_kernel(struct slot_table slots, const struct step_run *runs,
                                       uint32_t run_count, uint32_t *ids, uint32_t *row_slots,
                                       uint32_t *positions) {
-    dependency_wait();
     dependents_launch();
+    dependency_wait();
     struct step_run run = runs[blockIdx.x];
     const uint32_t slot = run.slot;
     if (slot == (uint32_t)ROW_NONE) {
@@ -76,8 +76,8 @@ template <int A, int W>
 static __global__ void
 embed_kernel(typename values<A>::raw *out, const typename values<W>::raw *table, uint32_t cols,
              struct embed_range range, struct batch_view batch, float scale) {
-    dependency_wait();
     dependents_launch();
+    dependency_wait();
     const uint32_t t = blockIdx.x, i = (blockIdx.y * blockDim.x + threadIdx.x) * 8;
     if (i >= cols)
         return;
@@ -103,8 +103,8 @@ static __global__ void
 embed_dequantized_kernel(typename values<A>::raw *out, struct matrix_segment segment,
                          enum storage_type type, uint32_t cols, struct embed_range range,
                          struct batch_view batch, float scale) {
-    dependency_wait();
     dependents_launch();
+    dependency_wait();
     const uint32_t t = blockIdx.x, k = (blockIdx.y * blockDim.x + threadIdx.x) * 32;
     if (k >= cols)
         return;
@@ -159,8 +159,8 @@ void cuda_embed(struct stream *s, const struct op_embed *a) {
 template <int A>
 static __global__ void gather_kernel(typename values<A>::raw *out, const typename values<A>::raw *x,
                                      const uint32_t *idx, uint32_t width) {
-    dependency_wait();
     dependents_launch();
+    dependency_wait();
     const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x;
     if (i < width)
         out[(size_t)blockIdx.x * width + i] = x[(size_t)idx[blockIdx.x] * width + i];

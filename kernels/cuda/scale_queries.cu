@@ -8,8 +8,8 @@ template <int A>
 static __global__ void scale_queries_kernel(typename values<A>::raw *x, uint32_t stride,
                                             uint32_t width, float scale, float floor_scale,
                                             float offset, const uint32_t *positions) {
-    dependency_wait();
     dependents_launch();
+    dependency_wait();
     const uint32_t i = blockIdx.y * blockDim.x + threadIdx.x, position = positions[blockIdx.x];
     if (i >= width || position == (uint32_t)ROW_NONE)
         return;

@@ -188,6 +188,16 @@ inline float __uint_as_float(unsigned v) {
     memcpy(&f, &v, 4);
     return f;
 }
+inline double __longlong_as_double(long long v) {
+    double d;
+    memcpy(&d, &v, sizeof d);
+    return d;
+}
+inline long long __double_as_longlong(double d) {
+    long long v;
+    memcpy(&v, &d, sizeof v);
+    return v;
+}
 inline unsigned __float_as_uint(float f) {
     unsigned v;
     memcpy(&v, &f, 4);
@@ -347,18 +357,23 @@ extern "C" void emu_set_device(int arch, int compiled);
 extern "C" void emu_set_fill(int byte);
 /* Launches are checked, not run. */
 extern "C" void emu_set_dry(bool dry);
+/* Kernels launched so far, recorded ones too. */
+extern "C" uint64_t emu_launch_count(void);
 /* Makes cuBLASLt choose another algorithm, one that computes the same. */
 extern "C" void emu_set_blas_choice(int choice);
 
 template <class... P, class... A>
 cudaError_t emu_launch(const char *name, void (*kernel)(P...), dim3 grid, dim3 block,
-                       size_t shared_bytes, cudaStream_t stream, bool dependent, A... args) {
+                       size_t shared_bytes, cudaStream_t stream, bool dependent, unsigned cluster_y,
+                       unsigned cluster_z, A... args) {
     emu::launch l;
     l.name = name;
     l.grid_dim = {grid.x, grid.y, grid.z};
     l.block_dim = {block.x, block.y, block.z};
     l.shared_bytes = shared_bytes;
     l.dependent = dependent;
+    l.cluster_y = cluster_y;
+    l.cluster_z = cluster_z;
     std::tuple<P...> values(static_cast<P>(args)...);
     l.run = [kernel, values] { std::apply(kernel, values); };
     return emu_enqueue_kernel(l, stream);

@@ -97,6 +97,47 @@ void copy_bulk(void *to, const void *from, uint32_t bytes, uint64_t *barrier) {
     self->owner->bulk.push_back({to, from, bytes, barrier});
 }
 
+namespace {
+
+block *peer(unsigned rank) {
+    if (rank >= self->owner->cluster.size()) fail("block %u of a cluster of %zu", rank, self->owner->cluster.size());
+    block *b = self->owner->cluster[rank];
+    if (!b->live) fail("block %u of the cluster has ended", rank);
+    return b;
+}
+
+mbarrier *peer_mbarrier(const uint64_t *at, unsigned rank, const char *what) {
+    mbarrier *m = find(peer(rank), of_peer(at, rank));
+    if (!m) fail("%s: no mbarrier there in block %u of the cluster", what, rank);
+    return m;
+}
+
+} // namespace
+
+void mbarrier_arrive_peer(uint64_t *at, unsigned rank) {
+    mbarrier *m = peer_mbarrier(at, rank, "mbarrier.arrive.shared::cluster");
+    m->missing--;
+    complete_if_due(peer(rank), m);
+}
+
+/* Races between blocks of a cluster are seen by the poison and by late landing alone. */
+void copy_to_peer(void *at, uint32_t bytes, uint64_t *barrier, unsigned rank) {
+    peer_mbarrier(barrier, rank, "cp.async.bulk.shared::cluster");
+    if (reinterpret_cast<uintptr_t>(at) % 16 || bytes % 16 || !bytes) fail("cp.async.bulk of %u bytes is not aligned", bytes);
+    if (!is_shared(at, bytes)) fail("cp.async.bulk reads past the block's shared memory");
+    if (rank == self->owner->cluster_rank) fail("cp.async.bulk to the block itself");
+    void *to = of_peer(at, rank);
+    memset(to, 0xff, bytes);
+    peer(rank)->bulk.push_back({to, at, bytes, static_cast<uint64_t *>(of_peer(barrier, rank))});
+}
+
+void load_of_peer(void *to, const void *at, size_t size, unsigned rank) {
+    if (reinterpret_cast<uintptr_t>(at) % 16) fail("ld.shared::cluster is not aligned");
+    if (!is_shared(at, size)) fail("ld.shared::cluster reads past the block's shared memory");
+    peer(rank);
+    memcpy(to, of_peer(at, rank), size);
+}
+
 bool land_copies(block *b, int order, uint64_t random, bool must) {
     if (b->bulk.empty() || (order == 0 && !must)) return false;
     for (size_t i = 0; i < b->bulk.size();) {

@@ -71,6 +71,13 @@ void mbarrier_arrive(uint64_t *at, uint32_t bytes);
 /* Waits until the phase of this parity has been completed. */
 void mbarrier_wait(uint64_t *at, uint32_t parity);
 void copy_bulk(void *to, const void *from, uint32_t bytes, uint64_t *barrier);
+/* An arrival at the mbarrier that another block of the cluster has at the same place. */
+void mbarrier_arrive_peer(uint64_t *at, unsigned rank);
+/* From this block's shared memory to the same place of another block of the cluster; the bytes
+ * arrive at that block's mbarrier. */
+void copy_to_peer(void *at, uint32_t bytes, uint64_t *barrier, unsigned rank);
+/* What a block of the cluster has where this one has `at`, `size` bytes of shared memory. */
+void load_of_peer(void *to, const void *at, size_t size, unsigned rank);
 /* What this thread has written to shared memory by itself may now be read by products. */
 void fence_async();
 /* A tile [rows, 64 values of 16 bits] whose rows of 128 bytes lie one after the other from a

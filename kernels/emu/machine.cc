@@ -80,6 +80,7 @@ const char *wait_name(wait w) {
     switch (w) {
     case wait::nothing: return "nothing";
     case wait::barrier: return "a barrier";
+    case wait::cluster: return "the cluster's barrier";
     case wait::mbarrier: return "an mbarrier";
     case wait::warp: return "its warp";
     case wait::dependency: return "the kernel before";
@@ -186,16 +187,17 @@ bool launchable(const launch &l) {
     const uint64_t threads = uint64_t(b.x) * b.y * b.z;
     const bool grid_fits = g.x && g.y && g.z && g.x <= 0x7fffffffu && g.y <= 65535 && g.z <= 65535;
     const bool block_fits = threads && b.x <= 1024 && b.y <= 1024 && b.z <= 64 && threads <= 1024;
-    if (grid_fits && block_fits && l.shared_bytes <= emulated.shared_max()) return true;
-    snprintf(failure, sizeof failure, "kernel %s: bad launch: a grid of %u x %u x %u, blocks of %u x %u x %u, %zu bytes of shared memory (of %zu)",
-             l.name, g.x, g.y, g.z, b.x, b.y, b.z, l.shared_bytes, emulated.shared_max());
+    const bool cluster_fits = l.cluster() == 1 || (emulated.arch >= 90 && emulated.compiled >= 90 && l.cluster() <= CLUSTER_MAX && g.y % l.cluster_y == 0 && g.z % l.cluster_z == 0);
+    if (grid_fits && block_fits && cluster_fits && l.shared_bytes <= emulated.shared_max()) return true;
+    snprintf(failure, sizeof failure, "kernel %s: bad launch: a grid of %u x %u x %u, clusters of %u x %u, blocks of %u x %u x %u, %zu bytes of shared memory (of %zu)",
+             l.name, g.x, g.y, g.z, l.cluster_y, l.cluster_z, b.x, b.y, b.z, l.shared_bytes, emulated.shared_max());
     fprintf(stderr, "emulator: %s\n", failure);
     return false;
 }
 
 grid::grid(const launch &l) : what(l) {
     const dim &g = what.grid_dim;
-    const uint64_t blocks = uint64_t(g.x) * g.y * g.z;
+    const uint64_t blocks = uint64_t(g.x) * g.y * g.z / what.cluster(); /* clusters, below */
     if (blocks > (1u << 24)) {
         snprintf(failure, sizeof failure, "kernel %s: a grid of %llu blocks is too large to emulate", what.name, (unsigned long long)blocks);
         fprintf(stderr, "emulator: %s\n", failure);
@@ -213,7 +215,20 @@ grid::~grid() {
     for (auto &b : resident) recycle(b.get());
 }
 
-void grid::start_block(unsigned linear) {
+/* The blocks of a cluster, neighbours along y, then along z. */
+void grid::start_cluster(unsigned number) {
+    const unsigned x = what.grid_dim.x, plane = x * what.grid_dim.y, in_plane = plane / what.cluster_y;
+    const unsigned first = number / in_plane * plane * what.cluster_z + number % in_plane / x * x * what.cluster_y + number % x;
+    std::vector<block *> together;
+    for (unsigned z = 0; z < what.cluster_z; z++)
+        for (unsigned y = 0; y < what.cluster_y; y++) together.push_back(start_block(first + z * plane + y * x));
+    for (unsigned r = 0; r < what.cluster(); r++) {
+        together[r]->cluster = together;
+        together[r]->cluster_rank = r;
+    }
+}
+
+block *grid::start_block(unsigned linear) {
     auto b = std::make_unique<block>();
     const dim &g = what.grid_dim, &d = what.block_dim;
     b->owner = this;
@@ -241,6 +256,7 @@ void grid::start_block(unsigned linear) {
         fiber_start(&t.fiber, thread_main, &t);
     }
     resident.push_back(std::move(b));
+    return resident.back().get();
 }
 
 /* Whether only the favoured warp of a block runs in this pass. */
@@ -309,13 +325,16 @@ void grid::report_deadlock() {
 
 bool grid::advance(bool dependency_done) {
     catch_bad_accesses();
+    waited = dependency_done;
     while (!broken) {
-        while (resident.size() < SM_COUNT && next_block < block_order.size()) start_block(block_order[next_block++]);
+        while ((resident.empty() || resident.size() + what.cluster() <= SM_COUNT) && next_block < block_order.size()) start_cluster(block_order[next_block++]);
         if (resident.empty()) return true;
         bool moved = pass(dependency_done);
         if (broken) break;
+        std::vector<bool> over; /* with all of its cluster: until then the others may look at its memory */
+        for (auto &b : resident) over.push_back(std::none_of(b->cluster.begin(), b->cluster.end(), [](const block *other) { return other->live; }));
         for (size_t i = resident.size(); i-- > 0;) {
-            if (resident[i]->live) continue;
+            if (!over[i]) continue;
             recycle(resident[i].get());
             resident.erase(resident.begin() + long(i));
             moved = true;
@@ -324,7 +343,7 @@ bool grid::advance(bool dependency_done) {
         if (moved) continue;
         bool all_dependent = true;
         for (auto &b : resident)
-            for (thread &t : b->threads) all_dependent &= t.state == wait::dependency || t.state == wait::ended || t.state == wait::barrier || t.state == wait::mbarrier || t.state == wait::warp;
+            for (thread &t : b->threads) all_dependent &= t.state == wait::dependency || t.state == wait::ended || t.state == wait::barrier || t.state == wait::cluster || t.state == wait::mbarrier || t.state == wait::warp;
         bool some_dependent = false;
         for (auto &b : resident)
             for (thread &t : b->threads) some_dependent |= t.state == wait::dependency;
@@ -343,6 +362,31 @@ void barrier(unsigned idx) {
     if (!open_barrier(self->owner, idx)) to_scheduler();
 }
 
+void cluster_barrier() {
+    block *first = self->owner->cluster[0];
+    self->state = wait::cluster;
+    if (++first->cluster_arrived != first->threads.size() * first->cluster.size()) {
+        to_scheduler();
+        return;
+    }
+    first->cluster_arrived = 0;
+    first->cluster_rounds++;
+    order_cluster(first->cluster);
+    for (block *b : first->cluster) {
+        b->epoch++;
+        for (thread &t : b->threads) t.state = wait::nothing;
+    }
+}
+
+unsigned cluster_rank() { return self->owner->cluster_rank; }
+unsigned cluster_y() { return self->owner->owner->what.cluster_y; }
+
+void *of_peer(const void *p, unsigned rank) {
+    const block *b = self->owner;
+    if (rank >= b->cluster.size()) fail("block %u of a cluster of %zu", rank, b->cluster.size());
+    return b->cluster[rank]->shared + (static_cast<const unsigned char *>(p) - b->shared);
+}
+
 void wait_here(wait what) {
     self->state = what;
     to_scheduler();
@@ -356,6 +400,11 @@ void dependency_wait() {
     if (!self->owner->owner->what.dependent || emulated.compiled < 90) return;
     self->state = wait::dependency;
     to_scheduler();
+}
+
+void dependents_launch() {
+    grid *g = self->owner->owner;
+    if (emulated.compiled >= 90 && !g->waited) g->lets_dependents_begin = true;
 }
 
 const unsigned char (*exchange(uint32_t mask, const char *what, const void *in, size_t size))[EXCHANGE_BYTES] {

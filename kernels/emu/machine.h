@@ -8,7 +8,7 @@
  * them.
  *
  * Invariants:
- *   (1) at most EMU_SM_COUNT blocks are resident;
+ *   (1) at most SM_COUNT blocks are resident, or one cluster;
  *   (2) a thread waits for exactly one thing;
  *   (3) a pass in which nobody could run is a deadlock and is reported with what each thread waits
  *       for;
@@ -33,6 +33,7 @@ namespace emu {
 
 enum {
     SM_COUNT = 2,
+    CLUSTER_MAX = 8, /* blocks, as all GPUs of sm_90 have it */
     WARP = 32,
     BARRIERS = 16,
     EXCHANGE_BYTES = 64,
@@ -45,7 +46,7 @@ struct dim {
 };
 
 /* What a thread waits for. */
-enum class wait : uint8_t { nothing, barrier, mbarrier, warp, dependency, yield, ended };
+enum class wait : uint8_t { nothing, barrier, cluster, mbarrier, warp, dependency, yield, ended };
 
 /* Which thread goes first within a pass. `seeded` shuffles anew each pass, and now and then lets
  * one warp of a block run ahead of the others as far as it can. */
@@ -111,7 +112,11 @@ struct block {
     std::unordered_map<uint32_t, known_block> known; /* of other blocks, by number */
     unsigned arrived[BARRIERS] = {};
     std::vector<std::unique_ptr<mbarrier>> mbarriers;
-    std::vector<bulk_copy> bulk; /* on their way */
+    std::vector<bulk_copy> bulk;  /* on their way here */
+    std::vector<block *> cluster; /* its blocks in order of rank, this one too */
+    unsigned cluster_rank = 0;
+    /* of rank 0: threads at the cluster's barrier, how often it has opened */
+    unsigned cluster_arrived = 0, cluster_rounds = 0;
     /* a warp that runs alone for some passes (order::seeded) */
     unsigned favoured = 0, favoured_passes = 0;
 };
@@ -122,6 +127,11 @@ struct launch {
     size_t shared_bytes = 0;
     /* programmatic dependent launch: the prologue may run before the predecessor has ended */
     bool dependent = false;
+    /* blocks, neighbours along y and z, that begin together and see each other's shared memory */
+    unsigned cluster_y = 1, cluster_z = 1;
+    unsigned cluster() const {
+        return cluster_y * cluster_z;
+    }
     std::function<void()> run;
 };
 
@@ -137,11 +147,14 @@ struct grid {
     std::vector<std::unique_ptr<block>> resident;
     std::vector<unsigned> block_order;
     size_t next_block = 0;
+    bool lets_dependents_begin = false; /* a thread said so that had not waited yet */
+    bool waited = false;                /* the grid before has ended */
     race_grid races;
 
   private:
     bool pass(bool dependency_done);
-    void start_block(unsigned linear);
+    block *start_block(unsigned linear);
+    void start_cluster(unsigned first);
     void report_deadlock();
 };
 
@@ -168,8 +181,17 @@ void set_order(order o, uint64_t seed);
 void barrier(unsigned idx = 0);
 /* Lets other threads run. */
 void yield();
+/* Waits until all threads of the cluster's blocks are here (barrier.cluster). */
+void cluster_barrier();
+/* This block among those of its cluster, and how many lie along y. */
+unsigned cluster_rank();
+unsigned cluster_y();
+/* Where `p`, of this block's shared memory, is in another block of the cluster (mapa). */
+void *of_peer(const void *p, unsigned rank);
 /* Waits for the grid before, which this one may have begun beside (griddepcontrol.wait). */
 void dependency_wait();
+/* The grid behind may begin its prologue (griddepcontrol.launch_dependents). */
+void dependents_launch();
 /* Deposits `size` bytes for the lanes of mask to read, and waits until all of them have. Returns
  * the warp's exchange area of this meeting; entry `lane` is that lane's deposit. */
 const unsigned char (*exchange(uint32_t mask, const char *what, const void *in,

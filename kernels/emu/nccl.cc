@@ -15,7 +15,6 @@
 #include <memory>
 #include <new>
 #include <sched.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -68,10 +67,17 @@ struct pending {
 };
 thread_local std::vector<pending> pendings;
 
+/* By its folder: a worker's sandbox lets it signal nobody else, not even with signal 0. */
+bool runs(pid_t pid) {
+    char folder[32];
+    snprintf(folder, sizeof folder, "/proc/%d", (int)pid);
+    return access(folder, F_OK) == 0;
+}
+
 bool somebody_is_gone(const nccl_comm &c) {
     if (*c.dead || c.shared->aborted) return true;
     for (int i = 0; i < c.count; i++)
-        if (kill((pid_t)c.shared->pids[i], 0) != 0) return true;
+        if (!runs((pid_t)c.shared->pids[i])) return true;
     return false;
 }
 

@@ -72,6 +72,8 @@ void check(race_cell *c, race_readers *readers, bool write, const char *where, s
     const thread *t = self;
     const uint32_t me = block_number(t->owner), epoch = t->owner->epoch, meeting = t->owner->warps[t->warp]->meeting_count;
     const uint16_t number = uint16_t(t->linear + 1);
+    const block *lead = t->owner->cluster.size() > 1 ? t->owner->cluster[0] : nullptr;
+    const uint32_t cluster = lead ? block_number(lead) : 0, round = lead ? lead->cluster_rounds : 0;
     if (c->writer && !(c->write_block == me ? ordered(c->writer, c->write_epoch, c->write_meeting, c->write_clock)
                                             : known(c->write_block, c->writer, c->write_epoch)))
         complain(where, offset, write, "wrote", c->writer, c->write_block != me);
@@ -80,8 +82,9 @@ void check(race_cell *c, race_readers *readers, bool write, const char *where, s
         const bool now = c->read_block == me && c->read_epoch == epoch;
         const bool others = c->several || c->reader != number;
         const bool strange = c->read_block != me && !known(c->read_block, c->several ? 0 : c->reader, c->read_epoch);
-        if (c->blocks || strange || (now && (c->warps || (others && !met(t, c->reader, c->read_meeting)))))
-            complain(where, offset, write, "reads", c->reader, c->blocks || strange);
+        const bool mates = c->mates && (c->read_cluster != cluster || c->mate_round == round);
+        if (c->blocks || mates || strange || (now && (c->warps || (others && !met(t, c->reader, c->read_meeting)))))
+            complain(where, offset, write, "reads", c->reader, c->blocks || mates || strange);
     }
     if (write) {
         c->writer = number;
@@ -93,7 +96,16 @@ void check(race_cell *c, race_readers *readers, bool write, const char *where, s
         return;
     }
     const bool again = c->reader && c->read_block == me && c->read_epoch == epoch;
-    if (c->reader && c->read_block != me) c->blocks = true;
+    if (c->reader && c->read_block != me) {
+        if (cluster && c->read_cluster == cluster) {
+            c->mates = true;
+            c->mate_round = c->read_round;
+        } else {
+            c->blocks = true;
+        }
+    }
+    c->read_cluster = cluster;
+    c->read_round = round;
     const bool same_warp = again && unsigned(c->reader - 1) / WARP == t->warp;
     c->warps = again && (c->warps || !same_warp);
     c->several = again && c->reader != number && (c->several || c->read_meeting == meeting);
@@ -155,6 +167,13 @@ void order_blocks(const void *at) {
             if (entry.epoch < one.second.what.epoch) entry = one.second.what;
         }
     here[block_number(b)] = {b->epoch, me};
+}
+
+void order_cluster(const std::vector<block *> &cluster) {
+    if (!watched) return;
+    for (block *b : cluster)
+        for (const block *other : cluster)
+            if (other != b) b->known[block_number(other)] = {{other->epoch + 1, 0}, b->epoch, 0};
 }
 
 /* ---- blocks with mbarriers ---- */

@@ -17,6 +17,9 @@
  * product of a warpgroup reads when it is asked for and when it is waited for, and what threads
  * wrote themselves only behind a fence of theirs.
  *
+ * What blocks of a cluster do to each other's shared memory is not watched: who reads it too early
+ * finds poison.
+ *
  * In a block with mbarriers every thread has a clock: how much it knows of each other thread's
  * accesses and of each mbarrier's phases. An arrival gives it to the mbarrier, a wait takes it.
  *
@@ -38,9 +41,13 @@ struct race_cell {
     uint32_t write_block = 0, write_epoch = 0, write_meeting = 0;
     uint32_t read_block = 0, read_epoch = 0, read_meeting = 0;
     uint32_t write_clock = 0, write_fences = 0;
+    /* of a reader in a cluster, and of the last reader in another block of it: which, how many of
+     * its barriers it had passed */
+    uint32_t read_cluster = 0, read_round = 0, mate_round = 0;
     uint16_t writer = 0, reader = 0;
     bool several = false, warps = false,
          blocks = false; /* readers: more than one of a warp, of several, of several blocks */
+    bool mates = false;  /* of several blocks of one cluster */
 };
 
 /* The last readers of a word, in a block with mbarriers. */
@@ -83,10 +90,13 @@ void note_access(const void *p, size_t size, bool write);
 /* The same for what the emulator does for a kernel: only where kernels are watched. */
 void note_access_if_watched(const void *p, size_t size, bool write);
 
-/* ---- blocks with mbarriers; only where kernels are watched ---- */
-
 struct block;
 struct thread;
+/* What the blocks of a cluster did before its barrier is known to all of them behind it. */
+void order_cluster(const std::vector<block *> &cluster);
+
+/* ---- blocks with mbarriers; only where kernels are watched ---- */
+
 void begin_clocks(block *b);
 size_t clock_count(const block *b);
 /* Does nothing where there are no clocks. */

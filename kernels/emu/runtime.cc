@@ -18,6 +18,7 @@ enum class kind { kernel, call, record, wait_event };
 struct work {
     kind what = kind::call;
     emu::launch kernel;
+    std::shared_ptr<emu::grid> begun; /* of a kernel whose prologue has run */
     std::function<void()> call;
     emu_event *event = nullptr;
     uint64_t event_count = 0;
@@ -44,6 +45,7 @@ namespace {
 cudaError_t sticky = cudaSuccess, last = cudaSuccess;
 std::vector<emu_stream *> streams;
 bool dry;
+uint64_t launch_count;
 
 cudaError_t remember(cudaError_t e) {
     if (e != cudaSuccess && e != cudaErrorNotReady) last = e;
@@ -52,34 +54,37 @@ cudaError_t remember(cudaError_t e) {
 
 bool run_until_event(emu_event *event, uint64_t count);
 
-/* Runs the first piece of work of a stream, and the prologue of the one behind it before that, when it is a dependent launch. */
+emu::grid *begin(work *w) {
+    if (!w->begun) w->begun = std::make_shared<emu::grid>(w->kernel);
+    return w->begun.get();
+}
+
+/* The prologues of dependent launches before the kernel ahead of them goes on: of the one behind the first, and of those
+ * behind one that let its dependents begin before it waited itself. */
+void run_prologues(emu_stream *s) {
+    for (size_t i = 1; i < s->pending.size() && !emu::failed(); i++) {
+        work *w = &s->pending[i];
+        if (w->what != kind::kernel || !w->kernel.dependent) break;
+        if (!w->begun) begin(w)->advance(false);
+        if (!w->begun->lets_dependents_begin) break;
+    }
+}
+
+/* Runs the first piece of work of a stream. */
 void run_first(emu_stream *s) {
+    if (s->pending.front().what == kind::kernel) {
+        run_prologues(s);
+        emu::grid *g = emu::failed() ? nullptr : begin(&s->pending.front());
+        if (!emu::failed()) g->advance(true);
+        s->pending.pop_front();
+        if (emu::failed()) sticky = cudaErrorLaunchFailure;
+        if (!emu::memory_intact()) sticky = cudaErrorIllegalAddress;
+        return;
+    }
     work w = std::move(s->pending.front());
     s->pending.pop_front();
     switch (w.what) {
-    case kind::kernel: {
-        bool chained = !s->pending.empty() && s->pending.front().what == kind::kernel && s->pending.front().kernel.dependent;
-        if (chained) {
-            work next = std::move(s->pending.front());
-            s->pending.pop_front();
-            emu::grid successor(next.kernel);
-            if (!emu::failed() && !successor.advance(false)) {
-                emu::grid first(w.kernel);
-                if (!emu::failed()) first.advance(true);
-            } else if (!emu::failed()) { /* the successor ended without waiting for its predecessor */
-                emu::grid first(w.kernel);
-                if (!emu::failed()) first.advance(true);
-                break;
-            }
-            if (!emu::failed()) successor.advance(true);
-        } else {
-            emu::grid g(w.kernel);
-            if (!emu::failed()) g.advance(true);
-        }
-        if (emu::failed()) sticky = cudaErrorLaunchFailure;
-        if (!emu::memory_intact()) sticky = cudaErrorIllegalAddress;
-        break;
-    }
+    case kind::kernel: break; /* above */
     case kind::call: w.call(); break;
     case kind::record: w.event->done = w.event_count > w.event->done ? w.event_count : w.event->done; break;
     case kind::wait_event: run_until_event(w.event, w.event_count); break;
@@ -118,6 +123,7 @@ cudaError_t spoil_capture(emu_stream *s) {
 /* A dependent launch is recorded behind a kernel only: an edge of that kind leads from kernel to kernel. */
 cudaError_t emu_enqueue_kernel(const emu::launch &launch, cudaStream_t stream) {
     if (!emu::launchable(launch)) return remember(cudaErrorInvalidConfiguration);
+    launch_count++;
     if (dry) return cudaSuccess;
     if (stream && stream->capture && launch.dependent && (stream->capture->list.empty() || stream->capture->list.back().what != kind::kernel)) {
         fprintf(stderr, "emulator: kernel %s is recorded as dependent on what is no kernel\n", launch.name);
@@ -318,6 +324,7 @@ void emu_set_device(int arch, int compiled) {
 
 void emu_set_fill(int byte) { emu::set_fill(byte); }
 void emu_set_dry(bool now) { dry = now; }
+uint64_t emu_launch_count(void) { return launch_count; }
 
 void emu_recover(void) {
     sticky = last = cudaSuccess;

@@ -83,18 +83,24 @@ static double score(const struct op_attention *a, const float *q, uint32_t slot,
     return a->slopes ? x - (double)a->slopes[h] * (position - j) : x;
 }
 
-static void attend(const struct op_attention *a, const float *q, uint32_t slot, uint32_t position,
-                   uint32_t h, float *out) {
+/* The last position that row t sees. */
+static uint32_t last_of(const struct op_attention *a, uint32_t t) {
+    return a->last ? a->last[t] : a->batch->positions[t];
+}
+
+static void attend(const struct op_attention *a, const float *q, uint32_t t, uint32_t h,
+                   float *out) {
     const struct kv_view *kv = a->kv;
+    uint32_t slot = a->batch->slots[t], position = a->batch->positions[t], last = last_of(a, t);
     uint32_t first = attention_first(a, position), g = h / (a->heads / kv->kv_heads);
     double max = a->sinks ? a->sinks[h] : -INFINITY, total = 0, sum[1024];
     CHECK(kv->head_dim <= ARRAY_LEN(sum));
-    for (uint32_t j = first; j <= position; j++)
+    for (uint32_t j = first; j <= last; j++)
         max = fmax(max, score(a, q, slot, j, h, position));
     memset(sum, 0, sizeof sum);
     if (a->sinks)
         total = exp(a->sinks[h] - max);
-    for (uint32_t j = first; j <= position; j++) {
+    for (uint32_t j = first; j <= last; j++) {
         double p = exp(score(a, q, slot, j, h, position) - max);
         const void *v = ref_kv_at(kv, slot, j, kv->kv_heads + g);
         total += p;
@@ -117,8 +123,7 @@ void ref_attention(struct stream *s, const struct op_attention *a) {
             continue;
         }
         for (uint32_t h = 0; h < a->heads; h++)
-            attend(a, (const float *)a->qkv + (size_t)t * stride + h * dim, a->batch->slots[t],
-                   position, h, out + h * dim);
+            attend(a, (const float *)a->qkv + (size_t)t * stride + h * dim, t, h, out + h * dim);
     }
 }
 

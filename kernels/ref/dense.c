@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "kernels/integer_groups.h"
 #include "kernels/integers.h"
 
 /* kernels/integers.h, as it stands there. */
@@ -40,6 +41,36 @@ static void ref_integer_linear(const struct op_linear *a) {
     mem_free(scales);
 }
 
+/* kernels/integer_groups.h, as it stands there. */
+static void ref_group_linear(const struct op_linear *a) {
+    const uint32_t cols = a->w->cols, groups = (cols + GROUP_COLS - 1) / GROUP_COLS;
+    int8_t v[GROUP_COLS], *q = mem_alloc((size_t)a->rows * groups * GROUP_COLS + 1);
+    float *d = mem_calloc((size_t)a->rows * groups + 1, sizeof *d);
+    uint32_t n = 0;
+    for (size_t i = 0; i < (size_t)a->rows * groups; i++) {
+        uint32_t k = (uint32_t)(i % groups) * GROUP_COLS;
+        d[i] = group_of_activations((const float *)a->x + i / groups * cols + k,
+                                    MIN(cols - k, (uint32_t)GROUP_COLS), q + i * GROUP_COLS);
+    }
+    for (uint32_t i = 0; i < a->w->segment_count; i++)
+        for (uint32_t row = 0; row < a->w->segments[i].rows; row++, n++)
+            for (uint32_t g = 0; g < groups; g++) {
+                float scale = bf16_to_f32(segment_group(a->w, &a->w->segments[i], row, g, v));
+                for (uint32_t t = 0; t < a->rows; t++) {
+                    float *out = (float *)a->out + (size_t)t * a->out_stride + n;
+                    size_t at = (size_t)t * groups + g;
+                    int32_t sum = 0;
+                    for (uint32_t k = 0; k < GROUP_COLS; k++)
+                        sum += v[k] * q[at * GROUP_COLS + k];
+                    *out = fmaf((float)sum, scale * d[at], g ? *out : 0);
+                    if (g == groups - 1)
+                        *out += a->w->bias ? a->w->bias[n] : 0;
+                }
+            }
+    mem_free(q);
+    mem_free(d);
+}
+
 /* kernels/cpu/bf16.h, as it stands there. */
 static float bf16_sum(const uint16_t *w, const uint16_t *x, uint32_t cols) {
     float acc[16] = {0};
@@ -69,12 +100,37 @@ static void ref_bf16_linear(const struct op_linear *a) {
     mem_free(x);
 }
 
+static void ref_gated_linear(struct stream *s, const struct op_linear *a) {
+    const uint32_t width = a->w->rows / 2;
+    struct op_linear whole = *a;
+    float *y = mem_calloc((size_t)a->rows * a->w->rows + 1, sizeof *y);
+    whole.out = y;
+    whole.out_stride = a->w->rows;
+    whole.gated = 0;
+    ref_linear(s, &whole);
+    for (uint32_t t = 0; t < a->rows; t++)
+        ref_act_mul(s, &(struct op_act_mul){.out = (float *)a->out + (size_t)t * a->out_stride,
+                                            .gate_up = y + (size_t)t * a->w->rows,
+                                            .rows = 1,
+                                            .width = width,
+                                            .activation = (enum activation)a->gated});
+    mem_free(y);
+}
+
 void ref_linear(struct stream *s, const struct op_linear *a) {
     const float *x = a->x;
     float *out = a->out;
+    if (a->gated) {
+        ref_gated_linear(s, a);
+        return;
+    }
     CHECK(a->out_stride >= a->w->rows);
     if (a->w->compute == COMPUTE_INT8) {
         ref_integer_linear(a);
+        return;
+    }
+    if (a->w->compute == COMPUTE_INT8_GROUPS) {
+        ref_group_linear(a);
         return;
     }
     if (a->w->compute == COMPUTE_BF16) {

@@ -91,10 +91,21 @@ static void ref_finish_logits(struct stream *s, const struct op_finish_logits *a
     }
 }
 
+void ref_sum_addends(struct stream *s, const struct op_sum_addends *a) {
+    for (size_t i = 0; i < a->count; i++) {
+        const float *addend = (const float *)a->addends + i;
+        float sum = *addend;
+        for (uint32_t p = 1; p < a->addend_count; p++)
+            sum += addend[p * a->count];
+        ((float *)a->x)[i] = sum;
+    }
+}
+
 const struct row_ops ref_row_ops = {.layernorm = ref_layernorm,
                                     .head_norm = ref_head_norm,
                                     .row_squares = ref_row_squares,
                                     .activate = ref_activate_rows,
                                     .add_positions = ref_add_positions,
                                     .clamp = ref_clamp,
-                                    .finish_logits = ref_finish_logits};
+                                    .finish_logits = ref_finish_logits,
+                                    .sum_addends = ref_sum_addends};

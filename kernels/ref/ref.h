@@ -12,6 +12,7 @@
 
 /* struct op_add_positions of ops.h. */
 void ref_add_positions(struct stream *s, const struct op_add_positions *a);
+void ref_sum_addends(struct stream *s, const struct op_sum_addends *a);
 /* The activation in double, before any rounding. */
 double ref_activate(enum activation kind, double x);
 /* struct op_prepare of ops.h. */

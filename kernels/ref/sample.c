@@ -4,15 +4,7 @@
 #include <stdlib.h>
 
 #include "kernels/philox.h"
-#include "kernels/ref/ref.h"
-
-struct row {
-    const struct op_sample *op;
-    struct slot_state *state;
-    uint32_t *history; /* [token_count], and room for one more */
-    uint32_t slot, idx, vocab;
-    float *logits;
-};
+#include "kernels/ref/sample.h"
 
 /* a. Best first, lowest id among equals. */
 static void top_logprobs(const struct row *r, double log_sum) {
@@ -57,11 +49,13 @@ static bool finite_row(const struct row *r) {
 }
 
 /* c. */
-static void penalties(const struct row *r) {
+void ref_penalties(const struct row *r) {
     const struct slot_state *s = r->state;
+    uint32_t window = s->rules.penalty_window,
+             first = window && window < s->token_count ? s->token_count - window : 0;
     uint32_t *counts = mem_calloc(r->vocab, sizeof *counts);
     bool *seen = mem_calloc(r->vocab, sizeof *seen);
-    for (uint32_t i = 0; i < s->token_count; i++) {
+    for (uint32_t i = first; i < s->token_count; i++) {
         seen[r->history[i]] = true;
         if (i >= s->prompt_count)
             counts[r->history[i]]++;
@@ -76,13 +70,41 @@ static void penalties(const struct row *r) {
         }
         r->logits[v] = l;
     }
-    for (uint32_t i = 0; i < s->bias_count; i++) {
+    mem_free(counts);
+    mem_free(seen);
+}
+
+/* The tokens that the one at idx and those before it have in common with the end of the text. */
+static uint32_t dry_match(const struct row *r, uint32_t first, uint32_t idx) {
+    const uint32_t *bits = r->op->slots->breakers + (size_t)r->slot * ((r->vocab + 31) / 32);
+    uint32_t length = 0, last = r->state->token_count - 1;
+    while (length < DRY_MATCH_MAX && idx >= first + length &&
+           r->history[idx - length] == r->history[last - length] &&
+           !(bits[r->history[idx - length] / 32] >> r->history[idx - length] % 32 & 1))
+        length++;
+    return length;
+}
+
+void ref_dry(const struct row *r) {
+    const struct slot_state *s = r->state;
+    uint32_t window = s->rules.dry_window, *longest = mem_calloc(r->vocab, sizeof *longest),
+             first = window && window < s->token_count ? s->token_count - window : 0;
+    for (uint32_t i = first; i + 1 < s->token_count && s->rules.dry_multiplier > 0; i++) {
+        uint32_t next = r->history[i + 1];
+        longest[next] = MAX(longest[next], dry_match(r, first, i));
+    }
+    for (uint32_t v = 0; v < r->vocab; v++)
+        if (longest[v] && longest[v] >= s->rules.dry_allowed)
+            r->logits[v] -= rule_dry(&s->rules, longest[v]);
+    mem_free(longest);
+}
+
+static void biases(const struct row *r) {
+    for (uint32_t i = 0; i < r->state->bias_count; i++) {
         uint32_t id = r->op->slots->bias_ids[(size_t)r->slot * SLOT_BIAS_MAX + i];
         if (id < r->vocab)
             r->logits[id] += r->op->slots->bias_values[(size_t)r->slot * SLOT_BIAS_MAX + i];
     }
-    mem_free(counts);
-    mem_free(seen);
 }
 
 /* d. */
@@ -203,11 +225,19 @@ static enum sample_status sample_row(const struct row *r) {
         top_logprobs(r, log_sum);
     float *raw = mem_calloc(r->vocab, sizeof *raw);
     memcpy(raw, r->logits, r->vocab * sizeof *raw);
-    penalties(r);
+    if (!r->state->rules.order) {
+        ref_penalties(r);
+        ref_dry(r);
+    }
+    biases(r);
     masks(r);
     enum sample_status status = SAMPLE_NONFINITE;
     if (finite_row(r)) {
-        uint32_t token = r->state->temperature == 0 ? argmax(r->logits, r->vocab) : draw(r);
+        uint32_t token = rules_need_chain(&r->state->rules) ? ref_chain_draw(r)
+                         : r->state->temperature == 0       ? argmax(r->logits, r->vocab)
+                                                            : draw(r);
+        if (out->states)
+            out->states[r->idx] = r->state->rules.state;
         out->tokens[r->idx] = token;
         out->logprobs[r->idx] = (float)(raw[token] - log_sum);
         status = append(r, token);

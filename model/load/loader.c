@@ -487,6 +487,9 @@ int loader_pack(struct loader *l, struct matrix *m, enum pack_place place) {
     for (uint32_t i = 0; i < m->segment_count && dev->ops->packed_bytes; i++) {
         size_t size = dev->ops->packed_bytes(dev, m, i);
         void *packed = NULL;
+        bool keeps = l->packed && size && size != PACKED_IN_PLACE;
+        if (keeps && (m->segments[i].packed = packed_file_next(l->packed, size)))
+            continue;
         if (size == PACKED_IN_PLACE && place == PACK_HERE)
             packed = (void *)m->segments[i].data;
         else if (size == PACKED_IN_PLACE)
@@ -497,6 +500,8 @@ int loader_pack(struct loader *l, struct matrix *m, enum pack_place place) {
             return l->err->code;
         if (packed)
             dev->ops->pack(l->stream, m, i, packed);
+        if (keeps)
+            packed_file_add(l->packed, packed, size);
         m->segments[i].packed = packed;
     }
     return 0;
@@ -504,8 +509,8 @@ int loader_pack(struct loader *l, struct matrix *m, enum pack_place place) {
 
 /* Whether products with the role's matrix go through linear or expert_linear. */
 static bool goes_through_linear(enum weight_role role) {
-    return role != ROLE_EMBED && role != ROLE_POSITIONS && role != ROLE_LATENT_KV_UP &&
-           role != ROLE_LATENT_K_UP && role != ROLE_LATENT_V_UP;
+    return role != ROLE_POSITIONS && role != ROLE_LATENT_KV_UP && role != ROLE_LATENT_K_UP &&
+           role != ROLE_LATENT_V_UP;
 }
 
 static bool is_expert(enum weight_role role) {
@@ -520,9 +525,9 @@ static bool is_whole(const struct product_segment *segments, const struct cut *c
     return true;
 }
 
-int loader_cut(struct loader *l, struct matrix *m, const struct product_segment *segments,
-               const struct cut *cuts, uint32_t count, uint32_t cols, bool bias, uint32_t layer,
-               const uint32_t *order) {
+int loader_take(struct loader *l, struct matrix *m, const struct product_segment *segments,
+                const struct cut *cuts, uint32_t count, uint32_t cols, bool bias, uint32_t layer,
+                const uint32_t *order) {
     const struct tensor *tensors[MATRIX_SEGMENTS_MAX] = {NULL};
     bool transposed = is_transposed(l, segments[0].role);
     if (cuts && is_whole(segments, cuts, count))
@@ -553,9 +558,17 @@ int loader_cut(struct loader *l, struct matrix *m, const struct product_segment 
         rc = map_segments(l, m, tensors, segments, cuts, count);
     else
         rc = pack_segments(l, m, tensors, segments, cuts, count, cols, transposed, order);
-    if (!rc && goes_through_linear(segments[0].role))
-        rc = loader_pack(l, m, is_expert(segments[0].role) ? PACK_NOT : PACK_HERE);
     return rc || !bias ? rc : load_bias(l, m, segments, cuts, count, layer, order);
+}
+
+int loader_cut(struct loader *l, struct matrix *m, const struct product_segment *segments,
+               const struct cut *cuts, uint32_t count, uint32_t cols, bool bias, uint32_t layer,
+               const uint32_t *order) {
+    enum weight_role role = segments[0].role;
+    int rc = loader_take(l, m, segments, cuts, count, cols, bias, layer, order);
+    if (rc || !goes_through_linear(role))
+        return rc;
+    return loader_pack(l, m, is_expert(role) ? PACK_NOT : PACK_HERE);
 }
 
 int loader_matrix(struct loader *l, struct matrix *m, const struct product_segment *segments,

@@ -10,6 +10,7 @@
 #ifndef MODEL_LOADER_H
 #define MODEL_LOADER_H
 
+#include "model/load/packed_file.h"
 #include "model/load/weights.h"
 #include "model/read/names.h"
 #include "model/run/shard.h"
@@ -28,6 +29,7 @@ struct loader {
     uint32_t expert; /* names and slices are those of this expert */
     struct tensor slices[MATRIX_SEGMENTS_MAX];
     uint32_t slice_count;
+    struct packed_file *packed; /* where packed weights are kept; NULL: nowhere */
     struct error *err;
 };
 
@@ -83,6 +85,12 @@ MUST_CHECK int loader_norm(struct loader *l, struct norm_weights *out, const str
 MUST_CHECK int loader_matrix(struct loader *l, struct matrix *m,
                              const struct product_segment *segments, uint32_t count, uint32_t cols,
                              bool bias, uint32_t layer);
+/* As loader_cut, but the matrix is left in the order of its file, for reads of its rows, until
+ * loader_pack. */
+MUST_CHECK int loader_take(struct loader *l, struct matrix *m,
+                           const struct product_segment *segments, const struct cut *cuts,
+                           uint32_t count, uint32_t cols, bool bias, uint32_t layer,
+                           const uint32_t *order);
 /* As loader_matrix, with a cut for each segment (all with the same columns; NULL: whole ones).
  * order may be NULL, else the rows change places: it has an entry for each row of the product,
  * segment after segment (cuts' rows then only say how many), the row of the segment's tensor. */

@@ -105,6 +105,15 @@ static int transpose_scales(const struct module *m, const struct grouped *g,
     return 0;
 }
 
+/* As AWQ and GPTQ store a matrix: scales [groups, rows], and perhaps the group of each input. */
+static int grouped_by_inputs(const struct module *m, struct grouped *g, const struct tensor *scales,
+                             bool zeros) {
+    int rc = grouped_init(m, g, true, zeros);
+    if (!rc)
+        rc = transpose_scales(m, g, scales);
+    return rc ? rc : read_order(m, g, module_find(m, ".g_idx"));
+}
+
 /* ---- AWQ: words of eight outputs, in the order 0 2 4 6 1 3 5 7 ---- */
 
 static const uint8_t AWQ_SHIFT[8] = {0, 16, 4, 20, 8, 24, 12, 28}; /* of output n % 8 */
@@ -127,11 +136,7 @@ int quantized_awq(const struct module *m, struct tensor *out) {
                         .groups = (uint32_t)s->dims[0]};
     if (g.rows % 8 || !is_words(w, g.cols, g.rows / 8) || (z && !is_words(z, g.groups, g.rows / 8)))
         return module_invalid(m, "'qweight', 'qzeros' and 'scales' do not fit each other");
-    int rc = grouped_init(m, &g, true, z != NULL);
-    if (!rc)
-        rc = transpose_scales(m, &g, s);
-    if (!rc)
-        rc = read_order(m, &g, module_find(m, ".g_idx"));
+    int rc = grouped_by_inputs(m, &g, s, z != NULL);
     if (rc)
         return rc;
     for (uint32_t k = 0; k < g.cols; k++)
@@ -171,11 +176,7 @@ int quantized_gptq(const struct module *m, struct tensor *out) {
     uint32_t zero_words = (g.rows + per_word - 1) / per_word;
     if (!is_words(w, g.cols / per_word, g.rows) || (z && !is_words(z, g.groups, zero_words)))
         return module_invalid(m, "'qweight', 'qzeros' and 'scales' do not fit each other");
-    int rc = grouped_init(m, &g, true, z != NULL);
-    if (!rc)
-        rc = transpose_scales(m, &g, s);
-    if (!rc)
-        rc = read_order(m, &g, module_find(m, ".g_idx"));
+    int rc = grouped_by_inputs(m, &g, s, z != NULL);
     if (rc)
         return rc;
     for (uint32_t k = 0; k < g.cols; k++)

@@ -48,15 +48,15 @@ static int load_head(struct loader *l) {
     const struct cut cut = {.rows = shard_vocab(l->shard, l->spec->vocab)}; /* of both ends */
     int rc = 0;
     if (shard_is_first(l->shard))
-        rc = loader_cut(l, &l->w->embed, &e, &cut, 1, l->spec->embed_dim, false, 0, NULL);
-    if (!rc && shard_is_last(l->shard)) {
+        rc = loader_take(l, &l->w->embed, &e, &cut, 1, l->spec->embed_dim, false, 0, NULL);
+    if (!rc && shard_is_last(l->shard) && !l->spec->headless) {
         bool shared = l->spec->tied_head && shard_is_first(l->shard);
         if (shared)
             l->w->head = l->w->embed;
         else
-            rc = loader_cut(l, &l->w->head, &h, &cut, 1, l->spec->embed_dim, l->spec->head_bias, 0,
-                            NULL);
-        if (!rc && h.role == ROLE_EMBED) /* a product, though the embedding's bytes are none */
+            rc = loader_take(l, &l->w->head, &h, &cut, 1, l->spec->embed_dim, l->spec->head_bias, 0,
+                             NULL);
+        if (!rc) /* a product, though the embedding's bytes are none */
             rc = loader_pack(l, &l->w->head, shared ? PACK_BESIDE : PACK_HERE);
         if (!rc && shared)
             rc = load_shared_bias(l, cut.rows.first);
@@ -79,19 +79,64 @@ static int load_head(struct loader *l) {
     return 0;
 }
 
+/* Positions with the row of the first segment added: all tokens are of that one. */
+static int load_typed_positions(struct loader *l) {
+    const struct model_spec *spec = l->spec;
+    uint32_t rows = spec->learned_positions, hidden = spec->hidden;
+    const float *table = NULL;
+    float *x = loader_values(l, ROLE_POSITIONS, 0, (uint32_t[]){rows, hidden, 0}),
+          *types =
+              x ? loader_values(l, ROLE_TOKEN_TYPES, 0, (uint32_t[]){spec->token_types, hidden, 0})
+                : NULL;
+    for (size_t i = 0; types && i < (size_t)rows * hidden; i++)
+        x[i] += types[i % hidden];
+    if (!types) {
+        mem_free(x);
+        x = NULL;
+    }
+    mem_free(types);
+    int rc = loader_put(l, &table, x, (size_t)rows * hidden);
+    l->w->positions = (struct matrix){.type = STORAGE_F32,
+                                      .rows = rows,
+                                      .cols = hidden,
+                                      .segment_count = 1,
+                                      .segments = {{.data = table, .rows = rows}}};
+    return rc;
+}
+
+static int load_score(struct loader *l) {
+    struct score_head *h = &l->w->score;
+    uint32_t hidden = l->spec->hidden;
+    h->dense = loader_values(l, ROLE_SCORE_DENSE, 0, (uint32_t[]){hidden, hidden, 0});
+    if (h->dense)
+        h->dense_bias = loader_values(l, ROLE_SCORE_DENSE_BIAS, 0, (uint32_t[]){hidden, 0});
+    if (h->dense_bias)
+        h->out = loader_values(l, ROLE_SCORE_OUT, 0, (uint32_t[]){1, hidden, 0});
+    float *bias = h->out ? loader_values(l, ROLE_SCORE_OUT_BIAS, 0, (uint32_t[]){1, 0}) : NULL;
+    if (bias)
+        h->out_bias = *bias;
+    int rc = bias ? 0 : l->err->code;
+    mem_free(bias);
+    return rc;
+}
+
 static int load_ends(struct loader *l) {
     const struct model_spec *spec = l->spec;
     const struct product_segment positions = {ROLE_POSITIONS, 0, spec->learned_positions},
                                  in = {ROLE_PROJECT_IN, 0, spec->hidden},
                                  out = {ROLE_PROJECT_OUT, 0, spec->embed_dim};
     int rc = load_head(l);
-    if (!rc && spec->learned_positions)
+    if (!rc && spec->token_types)
+        rc = load_typed_positions(l);
+    else if (!rc && spec->learned_positions)
         rc = loader_matrix(l, &l->w->positions, &positions, 1, spec->hidden, false, 0);
     if (!rc && spec->embed_dim != spec->hidden) {
         rc = loader_matrix(l, &l->w->project_in, &in, 1, spec->embed_dim, false, 0);
         if (!rc)
             rc = loader_matrix(l, &l->w->project_out, &out, 1, spec->hidden, false, 0);
     }
+    if (!rc && spec->scores)
+        rc = load_score(l);
     if (!rc)
         rc = loader_norm(l, &l->w->embed_norm, &spec->embed_norm, ROLE_EMBED_NORM,
                          ROLE_EMBED_NORM_BIAS, 0, spec->hidden);
@@ -170,14 +215,15 @@ static int check_all_used(const struct loader *l) {
 
 int weights_load(struct model_weights *weights, const struct model_spec *spec,
                  const struct shard *shard, const struct safetensors *files, struct device *dev,
-                 struct stream *stream, weights_progress_fn progress, void *ctx,
-                 struct error *err) {
+                 struct stream *stream, struct packed_file *packed, weights_progress_fn progress,
+                 void *ctx, struct error *err) {
     struct error local;
     struct loader l = {.w = weights,
                        .spec = spec,
                        .shard = shard,
                        .files = files,
                        .stream = stream,
+                       .packed = packed,
                        .progress = progress,
                        .progress_ctx = ctx,
                        .err = err ? err : &local};
@@ -201,6 +247,10 @@ int weights_load(struct model_weights *weights, const struct model_spec *spec,
     if (!rc && weights->main_type == STORAGE_NONE)
         weights->main_type = shard_is_first(shard) ? weights->embed.type : weights->head.type;
     mem_free(l.used);
+    /* Matrices that were packed are not read there again; those that are used where they lie have
+     * not been read yet. */
+    if (dev->kind == DEVICE_CPU)
+        safetensors_forget(files);
     if (rc)
         weights_release(weights);
     return rc;
@@ -218,6 +268,9 @@ void weights_release(struct model_weights *w) {
         vec_release(&w->memory->imported);
         vec_release(&w->memory->heap);
     }
+    mem_free(w->score.dense);
+    mem_free(w->score.dense_bias);
+    mem_free(w->score.out);
     mem_free(w->memory);
     mem_free(w->layers);
     *w = (struct model_weights){0};

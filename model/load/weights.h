@@ -32,6 +32,12 @@ struct layer_weights {
     void *mixer, *beside, *ffn;
 };
 
+/* score = out . tanh(dense x + dense_bias) + out_bias; host memory, owned by the weights. */
+struct score_head {
+    float *dense, *dense_bias, *out; /* [width, width], [width], [width]; NULL: there is none */
+    float out_bias;
+};
+
 struct model_weights {
     struct device *dev; /* borrowed */
     /* [this rank's part of the vocabulary, embed_dim]; the same memory when tied */
@@ -39,6 +45,7 @@ struct model_weights {
     struct matrix positions; /* [learned_positions, hidden] */
     struct matrix project_in, project_out;
     struct norm_weights embed_norm, final_norm;
+    struct score_head score;
     struct layer_weights *layers; /* owned */
     uint64_t byte_count;          /* of matrices and vectors */
     enum storage_type main_type;  /* of the first matrix of a layer */
@@ -48,12 +55,15 @@ struct model_weights {
 /* Called now and then while loading, from the loading thread: bytes done of all. May be NULL. */
 typedef void (*weights_progress_fn)(void *ctx, uint64_t done, uint64_t total);
 
+struct packed_file;
+
 /* spec: of the whole model; shard: the part to load, NULL for all (weights->layers is then of the
- * rank's stage). */
+ * rank's stage); packed: where packed weights are kept, which then lives as long as the weights, or
+ * NULL. */
 MUST_CHECK int weights_load(struct model_weights *weights, const struct model_spec *spec,
                             const struct shard *shard, const struct safetensors *files,
-                            struct device *dev, struct stream *stream, weights_progress_fn progress,
-                            void *ctx, struct error *err);
+                            struct device *dev, struct stream *stream, struct packed_file *packed,
+                            weights_progress_fn progress, void *ctx, struct error *err);
 /* Frees the device memory; no operation that reads it may run. weights may be zeroes. */
 void weights_release(struct model_weights *weights);
 

@@ -1,6 +1,28 @@
 /* The families, one row each (spec_read.h says what the columns mean). */
 #include "model/read/spec_read.h"
 
+/* BERT and what follows it. */
+#define ENCODER_OPTIONS                                                                            \
+    .expects = "position_embedding_type=absolute is_decoder=false add_cross_attention=false",      \
+    .bidirectional = true, .token_types = "type_vocab_size", .places = PLACES_RESIDUAL,            \
+    .final_norm = "", .embed_norm = "yes", .learned_positions = "yes", .no_rope = true,            \
+    .qkv_bias = "yes", .out_bias = "yes", .norm = NORM_LAYER, .norm_bias = "yes",                  \
+    .ffn = FFN_PLAIN, .ffn_bias = "yes", .kv_heads = KV_HEADS
+
+/* RoBERTa's positions begin behind the padding token, 1. */
+#define ROBERTA_OPTIONS                                                                            \
+    ENCODER_OPTIONS,                                                                               \
+        .defaults = "{\"vocab_size\":50265,"                                                       \
+                    "\"hidden_size\":768,"                                                         \
+                    "\"num_hidden_layers\":12,"                                                    \
+                    "\"num_attention_heads\":12,"                                                  \
+                    "\"intermediate_size\":3072,"                                                  \
+                    "\"max_position_embeddings\":512,"                                             \
+                    "\"type_vocab_size\":2,"                                                       \
+                    "\"hidden_act\":\"gelu\","                                                     \
+                    "\"layer_norm_eps\":1e-12}",                                                   \
+        .position_offset = 2, .positions_inclusive = true
+
 const struct family FAMILIES[] = {
     {.architectures = "LlamaForCausalLM,LLaMAForCausalLM",
      .model_types = "llama",
@@ -138,6 +160,30 @@ const struct family FAMILIES[] = {
      .expects = "hidden_act=* cache_implementation=* use_bidirectional_attention=false "
                 "sliding_window_size=*",
      .places = PLACES_SANDWICH,
+     .window = WINDOW_LISTED,
+     .attention_scale_of = "query_pre_attn_scalar",
+     .attention_cap = "attn_logit_softcapping",
+     .logit_cap = "final_logit_softcapping",
+     .norm_weight_offset = 1,
+     .embed_scale = "sqrt_hidden",
+     .qkv_bias = "attention_bias",
+     .out_bias = "attention_bias"},
+    {.architectures = "VaultGemmaForCausalLM",
+     .model_types = "vaultgemma",
+     .name = "vaultgemma",
+     .names = &GEMMA2_NAMES,
+     .defaults = "{\"max_position_embeddings\":8192,"
+                 "\"tie_word_embeddings\":true,"
+                 "\"num_key_value_heads\":4,"
+                 "\"head_dim\":256,"
+                 "\"hidden_act\":\"gelu_pytorch_tanh\","
+                 "\"sliding_window\":4096,"
+                 "\"sliding_window_pattern\":2,"
+                 "\"query_pre_attn_scalar\":256,"
+                 "\"attn_logit_softcapping\":50.0,"
+                 "\"final_logit_softcapping\":30.0}",
+     .aliases = "hidden_act=hidden_activation",
+     .expects = "hidden_act=*",
      .window = WINDOW_LISTED,
      .attention_scale_of = "query_pre_attn_scalar",
      .attention_cap = "attn_logit_softcapping",
@@ -689,5 +735,29 @@ const struct family FAMILIES[] = {
      .ffn_ratio = "expansion_ratio",
      .kv_heads = KV_HEADS,
      .norm = NORM_LAYER},
+    {.architectures = "BertModel,BertForMaskedLM",
+     .model_types = "bert",
+     .name = "bert",
+     .names = &BERT_NAMES,
+     .defaults = "{\"vocab_size\":30522,"
+                 "\"hidden_size\":768,"
+                 "\"num_hidden_layers\":12,"
+                 "\"num_attention_heads\":12,"
+                 "\"intermediate_size\":3072,"
+                 "\"max_position_embeddings\":512,"
+                 "\"type_vocab_size\":2,"
+                 "\"hidden_act\":\"gelu\","
+                 "\"layer_norm_eps\":1e-12}",
+     ENCODER_OPTIONS},
+    {.architectures = "RobertaModel,RobertaForMaskedLM,XLMRobertaModel,XLMRobertaForMaskedLM",
+     .model_types = "roberta,xlm-roberta",
+     .name = "roberta",
+     .names = &BERT_NAMES,
+     ROBERTA_OPTIONS},
+    {.architectures = "RobertaForSequenceClassification,XLMRobertaForSequenceClassification",
+     .name = "roberta-score",
+     .names = &ROBERTA_SCORE_NAMES,
+     .scores = true,
+     ROBERTA_OPTIONS},
 };
 const size_t FAMILY_COUNT = ARRAY_LEN(FAMILIES);

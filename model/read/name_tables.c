@@ -180,3 +180,36 @@ const struct name_table MPT_NAMES = {
                  BOTH(ROLE_UP, ROLE_UP_BIAS, B "ffn.up_proj"),
                  BOTH(ROLE_DOWN, ROLE_DOWN_BIAS, B "ffn.down_proj")},
     .prefixes = TRANSFORMER};
+
+/* ---- encoders: no head is served ---- */
+
+static const struct name_prefix ENCODER[] = {
+    {"bert.", ""}, {"roberta.", ""}, {"", ""}, {NULL, NULL}};
+static const char *const ENCODER_IGNORED[] = {"*embeddings.position_ids",
+                                              "*pooler.dense.weight",
+                                              "*pooler.dense.bias",
+                                              "cls.%s",
+                                              "lm_head.%s",
+                                              NULL};
+#define E "*encoder.layer.%u."
+#define ENCODER_PATTERNS                                                                           \
+    [ROLE_EMBED] = "*embeddings.word_embeddings.weight",                                           \
+    [ROLE_POSITIONS] = "*embeddings.position_embeddings.weight",                                   \
+    [ROLE_TOKEN_TYPES] = "*embeddings.token_type_embeddings.weight",                               \
+    BOTH(ROLE_EMBED_NORM, ROLE_EMBED_NORM_BIAS, "*embeddings.LayerNorm"),                          \
+    BOTH(ROLE_Q, ROLE_Q_BIAS, E "attention.self.query"),                                           \
+    BOTH(ROLE_K, ROLE_K_BIAS, E "attention.self.key"),                                             \
+    BOTH(ROLE_V, ROLE_V_BIAS, E "attention.self.value"),                                           \
+    BOTH(ROLE_OUT, ROLE_OUT_BIAS, E "attention.output.dense"),                                     \
+    BOTH(ROLE_MIXER_NORM, ROLE_MIXER_NORM_BIAS, E "attention.output.LayerNorm"),                   \
+    BOTH(ROLE_UP, ROLE_UP_BIAS, E "intermediate.dense"),                                           \
+    BOTH(ROLE_DOWN, ROLE_DOWN_BIAS, E "output.dense"),                                             \
+    BOTH(ROLE_FFN_NORM, ROLE_FFN_NORM_BIAS, E "output.LayerNorm")
+const struct name_table BERT_NAMES = {
+    .patterns = {ENCODER_PATTERNS}, .prefixes = ENCODER, .ignored = ENCODER_IGNORED};
+const struct name_table ROBERTA_SCORE_NAMES = {
+    .patterns = {ENCODER_PATTERNS,
+                 BOTH(ROLE_SCORE_DENSE, ROLE_SCORE_DENSE_BIAS, "classifier.dense"),
+                 BOTH(ROLE_SCORE_OUT, ROLE_SCORE_OUT_BIAS, "classifier.out_proj")},
+    .prefixes = ENCODER,
+    .ignored = ENCODER_IGNORED};

@@ -177,6 +177,32 @@ static int64_t listed_layers(struct spec_reader *r) {
                : 0;
 }
 
+static bool listed(const char *list, const char *name) {
+    size_t len = strlen(name);
+    for (const char *at = list; at && *at;) {
+        size_t item = strcspn(at, ",");
+        if (item == len && !strncmp(at, name, len))
+            return true;
+        at += item + (at[item] == ',');
+    }
+    return false;
+}
+
+/* "XModel": the network without its head. */
+static bool ends_in_model(const char *architecture) {
+    size_t len = strlen(architecture);
+    return len > 5 && !strcmp(architecture + len - 5, "Model");
+}
+
+/* A family's body, under a name that is not one of the family's own. */
+static bool is_body(struct spec_reader *r) {
+    const struct config_node *list = config_find(r->config, 0, "architectures");
+    if (!list || !list->count)
+        return false;
+    const char *name = config_node_text(r->config, config_item(r->config, list, 0));
+    return ends_in_model(name) && !listed(r->family->architectures, name);
+}
+
 static void read_sizes(struct spec_reader *r) {
     struct model_spec *spec = r->spec;
     const struct family *f = r->family;
@@ -190,6 +216,11 @@ static void read_sizes(struct spec_reader *r) {
                           : spec->hidden;
     spec->tied_head = read_bool(r, "tie_word_embeddings", true);
     spec->head_bias = read_rule(r, f->head_bias);
+    spec->bidirectional = f->bidirectional;
+    spec->scores = f->scores;
+    spec->headless = f->bidirectional || is_body(r);
+    if (f->token_types)
+        spec->token_types = read_count(r, f->token_types, 2, 1024);
 }
 
 /* A factor by a field that must be positive; 1 where the family has none. */
@@ -220,6 +251,10 @@ static void read_ends(struct spec_reader *r) {
     spec->logit_soft_cap = f->logit_cap ? (float)read_double(r, f->logit_cap, 0) : 0;
     if (read_rule(r, f->learned_positions)) {
         spec->position_offset = f->position_offset;
+        if (f->positions_inclusive && spec->max_context <= f->position_offset)
+            config_fail(r->config, ERR_INVALID, "'max_position_embeddings' is out of range");
+        else if (f->positions_inclusive)
+            spec->max_context -= f->position_offset;
         spec->learned_positions = spec->max_context + f->position_offset;
     }
 }
@@ -404,18 +439,6 @@ static void read_network(struct spec_reader *r) {
 }
 
 /* ---- the family ---- */
-
-static bool listed(const char *list, const char *name) {
-    size_t len = strlen(name);
-    for (const char *at = list; at && *at;) {
-        size_t item = strcspn(at, ",");
-        if (item == len && !strncmp(at, name, len))
-            return true;
-        at += item + (at[item] == ',');
-    }
-    return false;
-}
-
 /* Row i of all families; NULL: past the last. */
 static const struct family *family_at(size_t i) {
     const struct {
@@ -473,7 +496,8 @@ static const struct family *find_family(struct spec_reader *r) {
     for (size_t i = 0; *architecture && (f = family_at(i)); i++)
         if (listed(f->architectures, architecture) && fits(r, f->when))
             return f;
-    for (size_t i = 0; (!*architecture || r->top) && (f = family_at(i)); i++)
+    bool by_type = !*architecture || r->top || ends_in_model(architecture);
+    for (size_t i = 0; by_type && (f = family_at(i)); i++)
         if (listed(f->model_types, type) && fits(r, f->when))
             return f;
     if (*architecture)

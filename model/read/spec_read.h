@@ -158,7 +158,11 @@ struct family {
     const char *head_bias;         /* rule */
     const char *learned_positions; /* rule */
     uint32_t position_offset;
-    const char *embed_norm; /* rule: a norm after the embedding */
+    bool positions_inclusive; /* the context as told counts the offset */
+    bool bidirectional;
+    bool scores;             /* a head of one label, RoBERTa's */
+    const char *token_types; /* field: how many segments have a row; NULL: none */
+    const char *embed_norm;  /* rule: a norm after the embedding */
 };
 
 struct spec_reader {

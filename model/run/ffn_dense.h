@@ -22,7 +22,7 @@ MUST_CHECK int ffn_load_down(struct loader *l, uint32_t layer, struct matrix *do
 /* Of a fused tensor [2 * width, ...] the rows of a part of the width, gate above up. The caller
  * frees it. */
 uint32_t *ffn_fused_order(uint32_t width, struct shard_range own);
-/* Gate above up from one fused tensor. */
-MUST_CHECK int ffn_load_fused(struct loader *l, uint32_t layer, struct matrix *up);
+/* Gate above up from one fused tensor, not packed yet (loader_pack). */
+MUST_CHECK int ffn_take_fused(struct loader *l, uint32_t layer, struct matrix *up);
 
 #endif

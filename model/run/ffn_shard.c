@@ -22,15 +22,15 @@ uint32_t *ffn_fused_order(uint32_t width, struct shard_range own) {
     return order;
 }
 
-int ffn_load_fused(struct loader *l, uint32_t layer, struct matrix *up) {
+int ffn_take_fused(struct loader *l, uint32_t layer, struct matrix *up) {
     const struct ffn_spec *ffn = &l->spec->layers[layer].ffn;
     const struct product_segment fused = {ROLE_GATE_UP, ROLE_GATE_UP_BIAS, 2 * ffn->width};
     struct shard_range own = ffn_own(l, layer);
     if (!own.count)
-        return loader_matrix(l, up, &fused, 1, l->spec->hidden, ffn->bias, layer);
+        return loader_take(l, up, &fused, NULL, 1, l->spec->hidden, ffn->bias, layer, NULL);
     uint32_t *order = ffn_fused_order(ffn->width, own);
     const struct cut cut = {.rows = {0, 2 * own.count}};
-    int rc = loader_cut(l, up, &fused, &cut, 1, l->spec->hidden, ffn->bias, layer, order);
+    int rc = loader_take(l, up, &fused, &cut, 1, l->spec->hidden, ffn->bias, layer, order);
     mem_free(order);
     return rc;
 }

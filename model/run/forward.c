@@ -82,6 +82,9 @@ static size_t list_buffers(struct forward *f, struct buffer out[FORWARD_BUFFERS_
                                dev->ops->sample_scratch(dev, head_rows(f), spec->vocab)};
     out[n++] = (struct buffer){(void **)&f->runs, f->max_runs * sizeof *f->runs};
     out[n++] = (struct buffer){(void **)&f->sample_rows, rows * sizeof(uint32_t)};
+    out[n++] = (struct buffer){(void **)&f->state_rows, rows * sizeof(uint32_t)};
+    if (spec->bidirectional)
+        out[n++] = (struct buffer){(void **)&f->row_last, rows * sizeof(uint32_t)};
     out[n++] = (struct buffer){(void **)&f->ids, rows * sizeof(uint32_t)};
     out[n++] = (struct buffer){(void **)&f->slot_ids, rows * sizeof(uint32_t)};
     out[n++] = (struct buffer){(void **)&f->positions, rows * sizeof(uint32_t)};
@@ -123,6 +126,8 @@ int forward_init(struct forward *f, const struct model *model, struct slots *slo
         forward_release(f);
         return error_set(err, ERR_MEMORY, "no memory for a step of %u tokens", max_rows);
     }
+    if (model->spec.bidirectional)
+        f->row_last_host = mem_calloc(max_rows, sizeof *f->row_last_host);
     return 0;
 }
 
@@ -131,14 +136,25 @@ void forward_release(struct forward *f) {
         return;
     for (size_t i = 0; i < FORWARD_BUFFERS_MAX; i++)
         device_free(f->dev, f->owned[i]);
+    mem_free(f->row_last_host);
     *f = (struct forward){0};
 }
 
 /* ---- layers ---- */
 
+/* A run is a whole prompt, and each row sees all of it. */
+static void load_last(struct forward *f, struct stream *s, const struct step_input *in) {
+    for (uint32_t i = 0; i < in->run_count; i++)
+        for (uint32_t r = 0; r < in->runs[i].token_count; r++)
+            f->row_last_host[in->runs[i].row_first + r] = in->runs[i].token_count - 1;
+    stream_copy_in(s, f->row_last, f->row_last_host, in->row_count * sizeof *f->row_last);
+}
+
 void forward_load(struct forward *f, struct stream *s, const struct step_input *in) {
     CHECK(in->row_count <= f->max_rows && in->run_count <= f->max_runs &&
           in->sample_count <= f->max_rows);
+    if (f->row_last)
+        load_last(f, s, in);
     stream_copy_in(s, f->runs, in->runs, in->run_count * sizeof *in->runs);
     stream_copy_in(s, f->sample_rows, in->sample_rows, in->sample_count * sizeof *in->sample_rows);
     f->batch = (struct step_batch){.row_count = in->row_count,
@@ -473,11 +489,11 @@ static const void *final_rows(struct forward *f, struct stream *s, uint32_t coun
     return f->head_x;
 }
 
-void forward_logits(struct forward *f, struct stream *s, uint32_t first, uint32_t count) {
+/* Rows of the last residual into head_x, and of what is pending into head_delta. rows: device
+ * memory. */
+static void gather_last(struct forward *f, struct stream *s, const uint32_t *rows, uint32_t count) {
     const struct model_spec *spec = &f->model->spec;
     const struct ops *ops = f->dev->ops;
-    CHECK(count <= head_rows(f) && first + count <= f->batch.sample_count);
-    const uint32_t *rows = f->sample_rows + first;
     ops->gather_rows(s, &(struct op_gather_rows){.out = f->head_x,
                                                  .x = f->x,
                                                  .idx = rows,
@@ -490,6 +506,30 @@ void forward_logits(struct forward *f, struct stream *s, uint32_t first, uint32_
                                                      .idx = rows,
                                                      .count = count,
                                                      .width = spec->hidden});
+}
+
+void forward_states(struct forward *f, struct stream *s, const uint32_t *rows, uint32_t count,
+                    float *out) {
+    const struct model_spec *spec = &f->model->spec;
+    bool plain = spec->final_norm.kind == NORM_NONE;
+    CHECK(count <= f->max_rows && shard_is_last(&f->model->shard));
+    stream_copy_in(s, f->state_rows, rows, count * sizeof *rows);
+    for (uint32_t first = 0, n; first < count; first += n) {
+        n = MIN(count - first, head_rows(f));
+        gather_last(f, s, f->state_rows + first, n);
+        const void *delta = f->pending ? f->head_delta : NULL;
+        norm_rows(f, s, &(struct norm_call){f->head_x, f->head_x, delta, f->pending_scale, n, true},
+                  plain ? NULL : &spec->final_norm, plain ? NULL : &f->model->weights.final_norm);
+        stream_copy_out(s, out + (size_t)first * spec->hidden, f->head_x,
+                        (size_t)n * spec->hidden * sizeof *out);
+    }
+}
+
+void forward_logits(struct forward *f, struct stream *s, uint32_t first, uint32_t count) {
+    const struct model_spec *spec = &f->model->spec;
+    const struct ops *ops = f->dev->ops;
+    CHECK(count <= head_rows(f) && first + count <= f->batch.sample_count);
+    gather_last(f, s, f->sample_rows + first, count);
     const void *x = final_rows(f, s, count);
     ops->linear(s, &(struct op_linear){.out = f->own_logits ? f->own_logits : f->logits,
                                        .x = x,
@@ -514,7 +554,8 @@ static struct sample_out out_from(const struct sample_out *out, uint32_t first) 
                                .logprobs = out->logprobs + first,
                                .top_counts = out->top_counts + first,
                                .top_ids = out->top_ids + (size_t)first * SAMPLE_TOP_MAX,
-                               .top_logprobs = out->top_logprobs + (size_t)first * SAMPLE_TOP_MAX};
+                               .top_logprobs = out->top_logprobs + (size_t)first * SAMPLE_TOP_MAX,
+                               .states = out->states ? out->states + first : NULL};
 }
 
 void forward_load_masks(struct forward *f, struct stream *s, const struct sample_masks *masks,

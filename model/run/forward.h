@@ -40,10 +40,14 @@ struct forward {
     void *sample_scratch;
     struct step_run *runs;                              /* [max_runs] */
     uint32_t *sample_rows, *ids, *slot_ids, *positions; /* [max_rows] */
-    uint32_t *masks;                                    /* [max_runs, forward_mask_words] */
-    uint32_t *mask_rows;                                /* [max_rows]: as op_sample's */
-    bool constrained;                                   /* mask_rows is not ROW_NONE throughout */
-    struct step_batch batch;                            /* of the current step */
+    uint32_t *state_rows;                               /* [max_rows] */
+    /* [max_rows] with bidirectional attention, else NULL: the last position that a row sees */
+    uint32_t *row_last;
+    uint32_t *row_last_host; /* owned, host memory: what is copied there */
+    uint32_t *masks;         /* [max_runs, forward_mask_words] */
+    uint32_t *mask_rows;     /* [max_rows]: as op_sample's */
+    bool constrained;        /* mask_rows is not ROW_NONE throughout */
+    struct step_batch batch; /* of the current step */
     /* Of the current layer's step: act [rows, hidden] both. */
     const void *in;
     void *out;
@@ -110,6 +114,11 @@ void forward_rehearse(struct forward *f, struct stream *s);
 /* Logits of sample rows [first, first + count) into f->logits, count <= HEAD_ROWS. After
  * forward_layers. */
 void forward_logits(struct forward *f, struct stream *s, uint32_t first, uint32_t count);
+/* The last norm's output of `count` rows of the step (host), in f32: [count, hidden] into out, host
+ * memory of the device. The last stage, after forward_layers; a step's logits may be made before or
+ * after. */
+void forward_states(struct forward *f, struct stream *s, const uint32_t *rows, uint32_t count,
+                    float *out);
 /* forward_logits and sample for all sample rows; only rank 0 of the last stage samples, the others
  * leave out alone. out: arrays of the step's sample_count. masks: NULL for none. */
 void forward_sample(struct forward *f, struct stream *s, const struct sample_out *out,

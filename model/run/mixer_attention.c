@@ -264,19 +264,21 @@ static void attention_step(struct forward *f, struct stream *s, uint32_t layer) 
                                 .heads = a->heads,
                                 .kv = &kv,
                                 .batch = &f->batch});
-    f->dev->ops->attention(s, &(struct op_attention){.out = b.mixed,
-                                                     .qkv = b.qkv,
-                                                     .heads = a->heads,
-                                                     .window = a->window,
-                                                     .scale = a->scale,
-                                                     .sinks = w->sinks,
-                                                     .soft_cap = a->soft_cap,
-                                                     .slopes = w->slopes,
-                                                     .chunk = a->chunk,
-                                                     .class_rows = f->batch.output_count,
-                                                     .kv = &kv,
-                                                     .batch = &f->batch,
-                                                     .scratch = b.scratch});
+    f->dev->ops->attention(
+        s, &(struct op_attention){.out = b.mixed,
+                                  .qkv = b.qkv,
+                                  .heads = a->heads,
+                                  .window = a->window,
+                                  .scale = a->scale,
+                                  .sinks = w->sinks,
+                                  .soft_cap = a->soft_cap,
+                                  .slopes = w->slopes,
+                                  .chunk = a->chunk,
+                                  .last = f->model->spec.bidirectional ? f->row_last : NULL,
+                                  .class_rows = f->batch.output_count,
+                                  .kv = &kv,
+                                  .batch = &f->batch,
+                                  .scratch = b.scratch});
     if (a->output_gate)
         attention_gate_apply(f, s, a, b.mixed, b.gate);
     forward_product(f, s, f->out, b.mixed, &w->out);

@@ -6,10 +6,16 @@ static uint32_t blocks_of(uint32_t max_context, uint32_t block_tokens) {
     return (max_context + block_tokens - 1) / block_tokens;
 }
 
-uint64_t slots_bytes(uint32_t slot_count, uint32_t max_context, const struct kv_geometry *kv) {
+/* A bit for each token, in whole words. */
+static size_t breaker_bytes(uint32_t vocab) {
+    return ((size_t)vocab + 31) / 32 * sizeof(uint32_t);
+}
+
+uint64_t slots_bytes(uint32_t slot_count, uint32_t max_context, uint32_t vocab,
+                     const struct kv_geometry *kv) {
     uint64_t a_slot = sizeof(struct slot_state) + (uint64_t)max_context * 4 +
                       (uint64_t)blocks_of(max_context, kv->block_tokens) * 4 + SLOT_BIAS_MAX * 8 +
-                      kv->state_bytes;
+                      breaker_bytes(vocab) + kv->state_bytes;
     return a_slot * slot_count + (uint64_t)kv->snapshot_count * kv->state_bytes;
 }
 
@@ -52,13 +58,14 @@ int slots_init(struct slots *slots, const struct model *model, const struct kv_g
     t->blocks = device_alloc(dev, (size_t)slot_count * t->max_blocks * sizeof *t->blocks);
     t->bias_ids = device_alloc(dev, (size_t)slot_count * SLOT_BIAS_MAX * sizeof *t->bias_ids);
     t->bias_values = device_alloc(dev, (size_t)slot_count * SLOT_BIAS_MAX * sizeof *t->bias_values);
+    t->breakers = device_alloc(dev, slot_count * breaker_bytes(model->spec.vocab));
     slots->kv.base = device_alloc(dev, block_count * kv->block_bytes);
     if (kv->state_bytes)
         slots->state =
             device_alloc(dev, ((size_t)slot_count + kv->snapshot_count) * kv->state_bytes);
     bool ropes = make_tables(slots, &model->spec);
     if (!ropes || !t->states || !t->tokens || !t->blocks || !t->bias_ids || !t->bias_values ||
-        !slots->kv.base || (kv->state_bytes && !slots->state)) {
+        !t->breakers || !slots->kv.base || (kv->state_bytes && !slots->state)) {
         slots_release(slots);
         return error_set(err, ERR_MEMORY, "no memory for %u slots and a KV cache of %llu MB",
                          slot_count, (unsigned long long)(block_count * kv->block_bytes >> 20));
@@ -80,6 +87,7 @@ void slots_release(struct slots *slots) {
     device_free(slots->dev, t->blocks);
     device_free(slots->dev, t->bias_ids);
     device_free(slots->dev, t->bias_values);
+    device_free(slots->dev, t->breakers);
     device_free(slots->dev, slots->kv.base);
     device_free(slots->dev, slots->state);
     for (int i = 0; i < SPEC_ROPES_MAX; i++)
@@ -108,6 +116,14 @@ void slots_add_blocks(struct slots *slots, struct stream *stream, uint32_t slot,
                    count * sizeof *blocks);
 }
 
+static void put_breakers(struct slots *slots, struct stream *stream, uint32_t slot,
+                         struct bytes breakers) {
+    size_t bytes = breaker_bytes(slots->spec->vocab);
+    char *at = (char *)slots->table.breakers + slot * bytes;
+    stream_fill(stream, at, 0, bytes);
+    stream_copy_in(stream, at, breakers.data, MIN(breakers.len, bytes));
+}
+
 void slots_admit(struct slots *slots, struct stream *stream, uint32_t slot,
                  const struct slot_admission *a) {
     const struct slot_table *t = &slots->table;
@@ -124,6 +140,8 @@ void slots_admit(struct slots *slots, struct stream *stream, uint32_t slot,
                    state.bias_count * sizeof *a->bias_ids);
     stream_copy_in(stream, t->bias_values + (size_t)slot * SLOT_BIAS_MAX, a->bias_values,
                    state.bias_count * sizeof *a->bias_values);
+    if (state.rules.dry_multiplier > 0)
+        put_breakers(slots, stream, slot, a->breakers);
     slots_add_blocks(slots, stream, slot, 0, a->blocks, a->block_count);
     stream_copy_in(stream, t->states + slot, &state, sizeof state);
 }

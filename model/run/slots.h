@@ -38,6 +38,7 @@ struct slot_admission {
     uint32_t block_count;
     const uint32_t *bias_ids; /* [state->bias_count] */
     const float *bias_values;
+    struct bytes breakers; /* a bit for each token, as many as there are; read where dry is on */
 };
 
 /* Device memory for slot_count slots of up to max_context tokens, and block_count blocks of cache in
@@ -52,7 +53,8 @@ void slots_release(struct slots *slots);
 void slots_copy_states(struct slots *slots, struct stream *stream, const uint32_t *sources,
                        const uint32_t *targets, uint32_t count);
 /* Bytes slots_init allocates, KV cache not counted. */
-uint64_t slots_bytes(uint32_t slot_count, uint32_t max_context, const struct kv_geometry *kv);
+uint64_t slots_bytes(uint32_t slot_count, uint32_t max_context, uint32_t vocab,
+                     const struct kv_geometry *kv);
 
 /* Puts a sequence into a slot: on the stream, so the host's arrays are read before the call returns.
  * Below max_context tokens, SLOT_BIAS_MAX biases and SLOT_STOPS_MAX stops, else it is a bug. */

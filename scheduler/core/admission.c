@@ -24,7 +24,8 @@ static double turnover_ms(const struct sched *s, const struct model *model) {
         const struct replica *r = model->replicas.items[i];
         for (uint32_t k = 0; k < r->running_count; k++) {
             ages += (double)(s->now - r->running[k]->placed_at);
-            tokens += MIN(r->running[k]->request->max_tokens, (uint32_t)GUESS_OUTPUT_TOKENS);
+            uint32_t most = MAX(r->running[k]->request->max_tokens, 1u);
+            tokens += MIN(most, (uint32_t)GUESS_OUTPUT_TOKENS);
         }
         running += r->running_count;
         step_ms = MAX(step_ms, r->ms_per_step);
@@ -40,17 +41,17 @@ static double turnover_ms(const struct sched *s, const struct model *model) {
 double admission_wait_ms(const struct sched *s, const struct request *request) {
     const struct waiting *w = &request->model->waiting;
     size_t own = request->tenant->heap.count, before = w->resumed.count;
-    for (size_t i = 0; i < w->tenants.count; i++)
-        before += MIN(w->tenants.items[i]->heap.count, own);
+    for (size_t i = 0; i < w->tenants.count; i++) {
+        const struct tenant *other = w->tenants.items[i];
+        if (!other->heap.count)
+            continue;
+        double turns = (double)own * other->heap.items[0]->request->weight / request->weight;
+        before += (size_t)MIN((double)other->heap.count, turns);
+    }
     before -= MIN(before, request->sequence_count);
     return before ? (double)before * turnover_ms(s, request->model) : 0;
 }
 
-double admission_queue_ms(const struct sched *s) {
-    double longest = 0;
-    LIST_EACH(at, &s->models) {
-        const struct model *model = LIST_ITEM(at, struct model, link);
-        longest = MAX(longest, model->waiting.count * turnover_ms(s, model));
-    }
-    return longest;
+double admission_queue_ms(const struct sched *s, const struct model *model) {
+    return model->waiting.count * turnover_ms(s, model);
 }

@@ -7,7 +7,8 @@
  * have come free, from what a step takes and the output that was asked for.
  *
  * What goes before a newcomer: all resumed ones, of its own tenant's those that wait, and of each
- * other tenant's as many, since tenants take turns. Priorities are not looked at.
+ * other tenant's as many, since tenants take turns, or more by its weight. Priorities are not looked
+ * at.
  *
  * Threading: the core's.
  */
@@ -30,7 +31,7 @@ struct admission {
 void admission_observe(struct model *model, int64_t held_ms);
 /* What a queued request has to wait at the end of its queue; 0: not known, or nobody is before it. */
 double admission_wait_ms(const struct sched *s, const struct request *request);
-/* Until all that waits now has begun, the longest of all models. */
-double admission_queue_ms(const struct sched *s);
+/* Until all that waits now for this model has begun; 0: not known. */
+double admission_queue_ms(const struct sched *s, const struct model *model);
 
 #endif

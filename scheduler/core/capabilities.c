@@ -18,7 +18,9 @@ void geometry_release(struct sched *s, struct replica *r) {
         mem_free(r->flights[i].rows);
         r->flights[i].rows = NULL;
     }
-    s->slot_total -= r->slot_count;
+    s->table_bytes -= r->table_bytes;
+    r->table_bytes = 0;
+    r->model->slot_total -= r->slot_count;
     mem_free(r->slots);
     mem_free(r->free_slots);
     mem_free(r->running);
@@ -32,6 +34,30 @@ void pools_reset(struct replica *r) {
         block_pool_reset(&r->pools[group]);
     if (r->snapshot_count)
         block_pool_reset(&r->snapshots);
+}
+
+/* What the blocks that a replica says it has cost here. */
+static uint64_t table_bytes(const struct rank_capabilities *own) {
+    const struct replica *r = NULL;
+    uint64_t block = sizeof(struct block) + 2 * sizeof(uint32_t); /* and up to two buckets */
+    uint64_t first = sizeof *r->sealed_ids.items + sizeof *r->sealed_hashes.items +
+                     sizeof *r->hits.items + sizeof(struct u128) + sizeof(uint32_t);
+    uint64_t bytes = own->snapshot_count * block + own->groups[0].block_count * first;
+    for (uint32_t group = 0; group < own->group_count; group++)
+        bytes += own->groups[group].block_count * block;
+    return bytes;
+}
+
+static int check_tables(const struct sched *s, const struct replica *r,
+                        const struct rank_capabilities *own, struct error *err) {
+    uint64_t bytes = table_bytes(own), others = s->table_bytes - r->table_bytes;
+    if (bytes <= s->config.table_bytes && others <= s->config.table_bytes - bytes)
+        return 0;
+    return error_set(err, ERR_LIMIT,
+                     "its %u blocks need %llu bytes here, and those of all workers may have %llu: "
+                     "start it with larger blocks, or the scheduler with more --table-bytes",
+                     own->groups[0].block_count, (unsigned long long)bytes,
+                     (unsigned long long)s->config.table_bytes);
 }
 
 static void geometry_init(struct sched *s, struct replica *r, const struct rank_capabilities *own) {
@@ -55,17 +81,29 @@ static void geometry_init(struct sched *s, struct replica *r, const struct rank_
     r->snapshot_count = carries_state ? own->snapshot_count : 0;
     if (r->snapshot_count)
         block_pool_init(&r->snapshots, r->snapshot_count);
+    r->vectors = own->vectors;
+    if (r->vectors.whole_prompts)
+        r->capacity = MIN(r->capacity, own->max_step_tokens);
     r->caching = r->group_count == 1 && r->groups[0].kind != WIRE_GROUP_WINDOW &&
-                 (!carries_state || r->snapshot_count);
-    s->slot_total += r->slot_count;
+                 !r->vectors.whole_prompts && (!carries_state || r->snapshot_count);
+    r->table_bytes = table_bytes(own);
+    s->table_bytes += r->table_bytes;
+    r->model->slot_total += r->slot_count;
     vec_reserve(&r->released_slots, r->slot_count);
     vec_reserve(&r->sealed_ids, r->groups[0].block_count);
     vec_reserve(&r->sealed_hashes, r->groups[0].block_count);
     vec_reserve(&r->hits, r->groups[0].block_count);
 }
 
+static bool vectors_are_same(const struct wire_vectors *a, const struct wire_vectors *b) {
+    return a->pooling == b->pooling && a->width == b->width && a->normalize == b->normalize &&
+           a->whole_prompts == b->whole_prompts && a->only == b->only && a->scores == b->scores;
+}
+
 static bool geometry_is_same(const struct replica *r, const struct rank_capabilities *own) {
-    if (r->slot_count != own->slot_count || r->group_count != own->group_count ||
+    if (!vectors_are_same(&r->vectors, &own->vectors) ||
+        (own->vectors.whole_prompts && r->max_step_tokens != own->max_step_tokens) ||
+        r->slot_count != own->slot_count || r->group_count != own->group_count ||
         r->max_context != own->max_context || r->steps_in_flight != own->steps_in_flight ||
         (r->groups[0].kind == WIRE_GROUP_RECURRENT && r->snapshot_count != own->snapshot_count))
         return false;
@@ -86,12 +124,14 @@ void capabilities_release(struct rank_capabilities *own) {
 void capabilities_copy(struct rank_capabilities *own, const struct wire_hello *hello) {
     own->revision = hello->revision;
     own->fingerprint = hello->fingerprint;
+    own->features = hello->features;
     own->slot_count = hello->slot_count;
     own->max_step_tokens = hello->max_step_tokens;
     own->max_context = hello->max_context;
     own->logits_width = hello->logits_width;
     own->steps_in_flight = MIN(hello->steps_in_flight, SCHED_MAX_STEPS_IN_FLIGHT);
     own->class_sensitive = hello->class_sensitive;
+    own->vectors = hello->vectors;
     own->snapshot_count = hello->snapshot_count;
     own->group_count = (uint32_t)hello->group_count;
     for (size_t i = 0; i < hello->group_count; i++)
@@ -124,6 +164,9 @@ static int capabilities_intersect(struct rank_capabilities *all,
         return differs(err, rank, "width of the logits");
     if (all->group_count != one->group_count)
         return differs(err, rank, "number of KV groups");
+    if (!vectors_are_same(&all->vectors, &one->vectors))
+        return differs(err, rank, "pooling");
+    all->features &= one->features;
     all->slot_count = MIN(all->slot_count, one->slot_count);
     all->max_step_tokens = MIN(all->max_step_tokens, one->max_step_tokens);
     all->max_context = MIN(all->max_context, one->max_context);
@@ -158,12 +201,16 @@ int replica_join(struct sched *s, struct replica *r, struct error *err) {
             return code;
     }
     if (!geometry_is_same(r, &all)) {
+        int code = check_tables(s, r, &all, err);
+        if (code)
+            return code;
         geometry_release(s, r);
         geometry_init(s, r, &all);
     }
     r->max_context = all.max_context;
     r->max_step_tokens = all.max_step_tokens;
     r->logits_width = all.logits_width;
+    r->features = all.features;
     r->class_sensitive = all.class_sensitive;
     r->revision = all.revision;
     r->fingerprint = joint_fingerprint(r);

@@ -14,7 +14,9 @@ struct rank_capabilities {
     uint32_t slot_count, max_step_tokens, max_context, logits_width, steps_in_flight;
     uint32_t group_count;
     uint32_t snapshot_count;
+    uint64_t features;
     bool class_sensitive; /* prompt and output positions have other bits */
+    struct wire_vectors vectors;
     struct wire_kv_group groups[SCHED_MAX_GROUPS];
     VEC(uint32_t) held_blocks; /* blocks of group 0 that still hold what held_hashes names */
     VEC(struct u128) held_hashes;

@@ -39,6 +39,7 @@ static void check_places(const struct sequence *q) {
 
 static void check_delivery(const struct sequence *q) {
     const struct request *request = q->request;
+    CHECK(!q->vector_width || (request_embeds(request) && seq_is_over(q)));
     uint32_t output = seq_output_count(q), finish = q->finish != WIRE_FINISH_NONE;
     CHECK(!list_node_is_linked(&q->dirty) || (request->gateway && !request->dropped));
     if (q->quiet)
@@ -88,6 +89,7 @@ static void count_flights(const struct replica *r) {
         CHECK(flight->number == r->plan_number - r->flight_count + 1 + i); /* (5) */
         for (uint32_t row = 0; row < flight->row_count; row++) {
             const struct flight_row *f = &flight->rows[row];
+            CHECK(!f->samples || !f->embeds);
             CHECK(f->sequence->replica == r && f->sequence->slot == f->slot);
             seen.rows.items[f->slot]++;
             seen.tokens.items[f->slot] += f->token_count;
@@ -112,7 +114,8 @@ static void check_in_slot(const struct sequence *q) {
     /* (3) */
     CHECK(q->token_count + seen.samples.items[q->slot] == q->tokens_hi);
     /* (3) */
-    CHECK(q->computed_lo < q->token_count && q->computed_hi < q->tokens_hi);
+    CHECK(q->computed_lo < q->token_count &&
+          q->computed_hi < q->tokens_hi + (request_embeds(q->request) ? 1 : 0));
     /* (8) */
     CHECK(q->tokens_hi <= q->max_total);
     /* (8) */
@@ -218,6 +221,29 @@ static void check_timers(const struct sched *s) {
     }
 }
 
+static uint32_t count_waiting_new(const struct sched *s, const struct model *model) {
+    uint32_t count = 0;
+    for (size_t i = 0; i < s->request_ids.cap; i++) {
+        const struct request *request = s->request_ids.entries[i].value;
+        if (!request || request->model != model)
+            continue;
+        for (uint32_t k = 0; k < request->sequence_count; k++)
+            count +=
+                seq_is_waiting(&request->sequences[k]) && !seq_is_resumed(&request->sequences[k]);
+    }
+    return count;
+}
+
+static void check_waiting_new(const struct sched *s) {
+    CHECK(count_waiting_new(s, NULL) == s->waiting_unbound); /* (9) */
+    for (const struct list_node *at = s->models.next; at != &s->models; at = at->next) {
+        const struct model *model = LIST_ITEM(at, const struct model, link);
+        CHECK(count_waiting_new(s, model) == model->waiting_new); /* (9) */
+        /* (7) */
+        CHECK(!list_is_empty(&s->fresh) || model->waiting_new <= s->config.waiting_max);
+    }
+}
+
 void sched_check(const struct sched *s) {
     seen.waiting_new = seen.waiting_resumed = seen.running = seen.parked = 0;
     seen.record_bytes = 0;
@@ -230,7 +256,9 @@ void sched_check(const struct sched *s) {
         check_replica(s, s->replicas.items[i]);
     for (const struct list_node *at = s->models.next; at != &s->models; at = at->next)
         waiting_check(&LIST_ITEM(at, const struct model, link)->waiting);
+    check_waiting_new(s);
     stream_owners_check(s);
+    quotas_check(s);
     check_groups(s);
     check_timers(s);
     uint32_t parked = 0;
@@ -242,5 +270,5 @@ void sched_check(const struct sched *s) {
     CHECK(seen.running == s->running && seen.record_bytes == s->record_bytes &&
           parked == seen.parked);
     /* (7) */
-    CHECK(!list_is_empty(&s->fresh) || s->waiting_new <= s->config.waiting_max);
+    CHECK(!list_is_empty(&s->fresh) || s->waiting_unbound <= s->config.waiting_max);
 }

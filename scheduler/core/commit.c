@@ -6,9 +6,9 @@
 #include "scheduler/core/snapshot.h"
 #include "scheduler/core/worker.h"
 
-/* Entries of log-probabilities are consumed along with tokens. */
+/* Entries of log-probabilities are consumed along with tokens; values of vectors row by row. */
 struct cursor {
-    size_t token, entry;
+    size_t token, entry, value;
 };
 
 static size_t entries_of(const struct wire_logprobs *logprobs, size_t token) {
@@ -22,6 +22,11 @@ static bool is_void(const struct sequence *q) {
     return seq_is_over(q) || q->state == SEQ_RESTARTING;
 }
 
+/* The sequence has ended without a token. */
+static bool is_failure(uint32_t finish) {
+    return finish == WIRE_FINISH_ERROR || finish == WIRE_FINISH_CONSTRAINT;
+}
+
 static bool row_is_valid(const struct flight_row *row, const struct wire_step_result *result,
                          size_t at, size_t token) {
     const struct sequence *q = row->sequence;
@@ -30,16 +35,27 @@ static bool row_is_valid(const struct flight_row *row, const struct wire_step_re
         return false;
     if (is_void(q))
         return true;
-    if (finish > WIRE_FINISH_ERROR || finish == WIRE_FINISH_CANCELLED)
+    if (finish > WIRE_FINISH_CONSTRAINT || finish == WIRE_FINISH_CANCELLED ||
+        finish == WIRE_FINISH_DEADLINE)
         return false;
-    if (finish == WIRE_FINISH_ERROR)
+    if (is_failure(finish))
         return count == 0;
+    if (row->embeds)
+        return count == 0 && finish == WIRE_FINISH_STOP &&
+               result->vector_width == q->replica->vectors.width;
     if (count != (row->samples ? 1u : 0u) || (finish && !count))
         return false;
     if (count && result->tokens.ids[token] >= q->replica->logits_width)
         return false;
     uint32_t stride = logprob_stride(q->request);
     return !stride || entries_of(&result->logprobs, token) <= (stride - 1) / 2;
+}
+
+/* Values that come with a row. */
+static size_t values_of(const struct flight_row *row, const struct wire_step_result *result,
+                        size_t at) {
+    bool any = row->embeds && result->finishes.items[at] == WIRE_FINISH_STOP;
+    return any ? result->vector_width : 0;
 }
 
 static bool result_is_valid(const struct flight *flight, const struct wire_step_result *result) {
@@ -50,26 +66,39 @@ static bool result_is_valid(const struct flight *flight, const struct wire_step_
         return false;
     if (logprobs->tops.count && logprobs->tops.count != result->tokens.count)
         return false;
+    if (result->sampler_states.count && result->sampler_states.count != result->tokens.count)
+        return false;
     struct cursor at = {0};
     for (size_t i = 0; i < rows; i++) {
         if (!row_is_valid(&flight->rows[i], result, i, at.token))
             return false;
         for (uint32_t k = 0; k < result->token_counts.items[i]; k++)
             at.entry += entries_of(logprobs, at.token++);
+        at.value += values_of(&flight->rows[i], result, i);
     }
-    return at.token == result->tokens.count &&
+    return at.token == result->tokens.count && at.value == result->vectors.count &&
            (!logprobs->tops.count || at.entry <= MIN(logprobs->ids.count, logprobs->values.count));
 }
 
 static void commit_tokens(struct sched *s, struct sequence *q,
                           const struct wire_step_result *result, const struct cursor *at) {
     logprobs_append(s, q, &result->logprobs, at->token, at->entry);
+    const struct f32s *states = &result->sampler_states;
+    seq_add_sampler_state(s, q, states->count ? states->items[at->token] : 0);
     seq_append(s, q, result->tokens.ids[at->token]);
     if (u128_is_zero(q->request->revision))
         q->request->revision = q->replica->revision;
     s->counts.output_tokens++;
     q->replica->model->counts.output_tokens++;
+    quota_charge(s, q->request, 1);
     seq_dirty(s, q);
+}
+
+static void commit_vector(struct sched *s, struct sequence *q, const float *values,
+                          uint32_t width) {
+    word_pool_reserve(&s->word_pool, &q->vector, 0, width);
+    memcpy(q->vector.items, values, width * sizeof *values);
+    q->vector_width = width;
 }
 
 static void commit_row(struct sched *s, const struct flight_row *row,
@@ -77,7 +106,7 @@ static void commit_row(struct sched *s, const struct flight_row *row,
     struct sequence *q = row->sequence;
     uint32_t finish = result->finishes.items[i];
     q->rows_in_flight--;
-    snapshot_finish_ops(s, row, !is_void(q) && finish != WIRE_FINISH_ERROR);
+    snapshot_finish_ops(s, row, !is_void(q) && !is_failure(finish));
     if (is_void(q)) {
         s->counts.wasted_rows++;
         return;
@@ -85,8 +114,10 @@ static void commit_row(struct sched *s, const struct flight_row *row,
     q->computed_lo += row->token_count;
     s->counts.computed_tokens += row->token_count;
     q->replica->model->counts.step_tokens += row->token_count;
-    if (row->samples && finish != WIRE_FINISH_ERROR)
+    if (row->samples && !is_failure(finish))
         commit_tokens(s, q, result, at);
+    if (values_of(row, result, i))
+        commit_vector(s, q, result->vectors.items + at->value, result->vector_width);
     if (q->recomputing && q->computed_lo + 1 >= q->recompute_until)
         seq_resumed(q);
     seq_seal(s, q);
@@ -94,7 +125,7 @@ static void commit_row(struct sched *s, const struct flight_row *row,
         siblings_release(s, q->request);
     if (q->deaths)
         suspect_review(s, q);
-    if (!finish && q->token_count >= q->max_total)
+    if (!finish && row->samples && q->token_count >= q->max_total)
         finish = WIRE_FINISH_LENGTH;
     if (finish)
         seq_finish(s, q, finish, false);
@@ -139,6 +170,7 @@ static void commit(struct sched *s, struct replica *r, const struct flight *flig
         commit_row(s, row, result, i, &at);
         for (uint32_t k = 0; k < result->token_counts.items[i]; k++)
             at.entry += entries_of(&result->logprobs, at.token++);
+        at.value += values_of(row, result, i);
         if (q->rows_in_flight == 0)
             seq_row_retired(s, q);
     }

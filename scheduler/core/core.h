@@ -17,6 +17,7 @@
 #include "scheduler/core/id_map.h"
 #include "scheduler/core/plan.h"
 #include "scheduler/core/poison.h"
+#include "scheduler/core/quota.h"
 #include "scheduler/core/streams.h"
 
 struct sched {
@@ -28,6 +29,7 @@ struct sched {
     struct word_pool word_pool; /* of the sequences' words */
     struct id_map request_ids, gateway_ids, worker_ids, replica_ids;
     struct id_map stream_ids, stream_owners; /* streams.h */
+    struct quotas quotas;
     struct list_node gateways, models;
     struct list_node parked;       /* sequences that may not run now */
     struct list_node records;      /* finished requests, oldest first */
@@ -39,10 +41,11 @@ struct sched {
     VEC(struct replica *) replicas;
     uint64_t next_sequence, next_arrival, status_version;
     uint32_t next_group;
-    uint32_t waiting_new;     /* sequences that wait and never ran */
+    uint32_t waiting_new;     /* sequences that wait and never ran, of all models */
+    uint32_t waiting_unbound; /* of them, those whose model is not known */
     uint32_t waiting_resumed; /* that wait, and ran before */
     uint32_t running;         /* that are in slots */
-    uint32_t slot_total;      /* of all replicas */
+    uint64_t table_bytes;     /* of all replicas */
     uint64_t record_bytes;
     struct crash_record crashes[SCHED_CRASH_RECORDS]; /* ring */
     uint32_t next_crash;

@@ -79,6 +79,25 @@ static void add_logprobs(struct delta_build *b, const struct sequence *q, uint32
 
 /* ---- Building ---- */
 
+/* Comes with its finish. */
+static void add_vector(struct delta_build *b, const struct sequence *q, enum wire_finish finish) {
+    uint32_t width = finish == WIRE_FINISH_STOP ? q->vector_width : 0;
+    vec_push(&b->vector_widths, width);
+    vec_reserve(&b->vectors, b->vectors.count + width);
+    if (width)
+        memcpy(b->vectors.items + b->vectors.count, q->vector.items, width * sizeof(float));
+    b->vectors.count += width;
+}
+
+/* The states of messages where any sampler steers: one a token. */
+static void add_states(struct delta_build *b, const struct sequence *q, uint32_t index,
+                       uint32_t count) {
+    bool steers = q->request->sampling.steering;
+    for (uint32_t i = 0; i < count; i++)
+        vec_push(&b->sampler_states, steers ? seq_sampler_state(q, index + i + 1) : 0);
+    b->any_states |= steers && count;
+}
+
 static void add_item(struct delta_build *b, const struct sequence *q, uint32_t index,
                      uint32_t count, enum wire_finish finish, uint32_t flags) {
     const struct request *request = q->request;
@@ -92,7 +111,7 @@ static void add_item(struct delta_build *b, const struct sequence *q, uint32_t i
     vec_push(&b->cached_counts, q->cached_count);
     vec_push(&b->flags, flags | (q->fingerprint_from && !older ? WIRE_DELTA_OTHER_FINGERPRINT : 0));
     vec_push(&b->fingerprints, older ? q->older_fingerprint : q->fingerprint);
-    bool first = index == 0 && count;
+    bool first = index == 0 && (count || (finish && q->vector_width));
     vec_push(&b->queued_ms, first ? q->queued_ms : 0);
     vec_push(&b->prefill_ms, first ? q->prefill_ms : 0);
     b->any_first |= first;
@@ -103,12 +122,14 @@ static void add_item(struct delta_build *b, const struct sequence *q, uint32_t i
     b->tokens.count += count;
     for (uint32_t i = 0; i < count; i++)
         add_logprobs(b, q, index + i);
+    add_vector(b, q, finish);
+    add_states(b, q, index, count);
 }
 
 /* Times of events are those of the turn before: what came in this turn is told by the turn's. */
 static void note_first_token(const struct sched *s, struct sequence *q) {
     int64_t placed_at = q->request->submitted_at + q->queued_ms;
-    if (q->sent == 0 && seq_output_count(q) && q->prefill_ms == SEQ_NOT_TOLD)
+    if (q->sent == 0 && (seq_output_count(q) || q->vector_width) && q->prefill_ms == SEQ_NOT_TOLD)
         q->prefill_ms = (uint32_t)MIN(s->now - placed_at, (int64_t)SEQ_NOT_TOLD - 1);
 }
 
@@ -130,7 +151,7 @@ static bool add_sequence(struct sched *s, struct sequence *q) {
     }
     note_first_token(s, q);
     while (has_unsent(q)) {
-        if (b->tokens.count >= MESSAGE_TOKENS_MAX)
+        if (b->tokens.count + b->vectors.count >= MESSAGE_TOKENS_MAX)
             return false;
         uint32_t end = seq_output_count(q);
         if (q->sent < q->fingerprint_from && q->fingerprint_from < end)
@@ -152,7 +173,8 @@ static void reset(struct delta_build *b) {
     b->token_counts.count = b->finishes.count = b->cached_counts.count = b->flags.count =
         b->queued_ms.count = b->prefill_ms.count = b->tokens.count = 0;
     b->tops.count = b->ids.count = b->values.count = 0;
-    b->any_logprobs = b->any_first = false;
+    b->vector_widths.count = b->vectors.count = b->sampler_states.count = 0;
+    b->any_logprobs = b->any_first = b->any_states = false;
 }
 
 static void send(struct sched *s, const struct gateway *gateway) {
@@ -175,6 +197,12 @@ static void send(struct sched *s, const struct gateway *gateway) {
         deltas.logprobs = (struct wire_logprobs){{b->tops.items, b->tops.count},
                                                  {b->ids.items, b->ids.count},
                                                  {b->values.items, b->values.count}};
+    if (b->vectors.count) {
+        deltas.vector_widths = (struct u32s){b->vector_widths.items, b->vector_widths.count};
+        deltas.vectors = (struct f32s){b->vectors.items, b->vectors.count};
+    }
+    if (b->any_states)
+        deltas.sampler_states = (struct f32s){b->sampler_states.items, b->sampler_states.count};
     if (b->any_first) {
         deltas.queued_ms = (struct u32s){b->queued_ms.items, b->queued_ms.count};
         deltas.prefill_ms = (struct u32s){b->prefill_ms.items, b->prefill_ms.count};
@@ -216,4 +244,7 @@ void deliver_release(struct sched *s) {
     vec_release(&b->tops);
     vec_release(&b->ids);
     vec_release(&b->values);
+    vec_release(&b->vector_widths);
+    vec_release(&b->vectors);
+    vec_release(&b->sampler_states);
 }

@@ -27,7 +27,10 @@ struct delta_build {
     VEC(uint32_t) tops;
     VEC(uint32_t) ids;
     VEC(float) values;
-    bool any_logprobs;
+    VEC(uint32_t) vector_widths;
+    VEC(float) vectors;
+    VEC(float) sampler_states;
+    bool any_logprobs, any_states;
     bool any_first; /* first tokens, whose times are told */
 };
 

@@ -6,7 +6,7 @@
  * starts above the wall clock. While it is young it rises above whatever a peer bears that it has
  * not served yet: that is left from a scheduler that is gone, or a clock went back. Later, or from
  * a peer that it has served, a higher epoch means that a newer scheduler lives: this one has to
- * exit.
+ * exit. A number that no clock explains is nobody's (EPOCH_AHEAD_MAX_MS).
  */
 #ifndef SCHEDULER_CORE_EPOCH_H
 #define SCHEDULER_CORE_EPOCH_H
@@ -29,9 +29,13 @@ enum { EPOCH_YOUNG_MS = 5000 };
 /* The epoch of a scheduler that starts: its number is the wall clock's milliseconds + 1, so
  * that it is above those of schedulers before it; it may rise (EPOCH_ROSE). */
 struct epoch epoch_start(uint64_t wall_ms, struct u128 instance);
+/* No scheduler's epoch is further above the wall clock: 139 years, so that a clock which was wrong
+ * is forgiven, and no peer can name a number that nothing is above. */
+#define EPOCH_AHEAD_MAX_MS (UINT64_C(1) << 42)
 /* hello: the message of a WIRE_HELLO frame, else NULL. served: the peer has said Hello to the
  * current *mine. age_ms: since epoch_start, sleep included. May raise *mine. */
 enum epoch_verdict epoch_compare_frame(struct epoch *mine, const struct frame *frame,
-                                       const struct wire_hello *hello, bool served, int64_t age_ms);
+                                       const struct wire_hello *hello, bool served, int64_t age_ms,
+                                       uint64_t wall_ms);
 
 #endif

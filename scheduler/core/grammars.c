@@ -2,6 +2,7 @@
 
 #include "scheduler/core/core.h"
 #include "scheduler/core/models.h"
+#include "scheduler/core/place.h"
 #include "scheduler/core/sequence_state.h"
 #include "scheduler/core/worker.h"
 
@@ -16,20 +17,25 @@ static bool is_valid(const struct sched *s, const struct replica_grammar *g) {
     return g->ready && s->now - g->ready_at < GRAMMAR_VALID_MS;
 }
 
-/* A new entry, in the place of one that is worth nothing any more; NULL: there is none such. */
-static struct replica_grammar *make_room(struct sched *s, struct replica *r, struct u128 hash) {
+static bool may_ask(const struct replica *r) {
+    return r->grammars_asked < GRAMMARS_ASKED_MAX;
+}
+
+/* A new entry; in a full table in the place of what was ready longest ago. What is asked for stays. */
+static struct replica_grammar *make_room(struct replica *r, struct u128 hash) {
+    struct replica_grammar *oldest = NULL;
     if (r->grammars.count < GRAMMARS_MAX) {
         vec_push(&r->grammars, (struct replica_grammar){.hash = hash});
         return &r->grammars.items[r->grammars.count - 1];
     }
     for (size_t i = 0; i < r->grammars.count; i++) {
         struct replica_grammar *g = &r->grammars.items[i];
-        if (g->asked || is_valid(s, g))
-            continue;
-        *g = (struct replica_grammar){.hash = hash};
-        return g;
+        if (!g->asked && (!oldest || g->ready_at < oldest->ready_at))
+            oldest = g;
     }
-    return NULL;
+    CHECK(oldest);
+    *oldest = (struct replica_grammar){.hash = hash};
+    return oldest;
 }
 
 static void ask(struct sched *s, struct replica *r, struct replica_grammar *g,
@@ -40,20 +46,26 @@ static void ask(struct sched *s, struct replica *r, struct replica_grammar *g,
                                    .hash = request->grammar_hash,
                                    .source = request->grammar};
     g->asked = true;
+    r->grammars_asked++;
     s->sink.prepare(s->sink.ctx, (struct u128s){&r->rank_ids[last_stage], 1}, &prepare);
+}
+
+static void answered(struct replica *r, struct replica_grammar *g) {
+    r->grammars_asked -= g->asked;
+    g->asked = false;
 }
 
 bool grammar_is_ready(struct sched *s, struct replica *r, const struct request *request) {
     if (request->grammar_kind == WIRE_GRAMMAR_NONE)
         return true;
     struct replica_grammar *g = find(r, request->grammar_hash);
-    if (!g)
-        g = make_room(s, r, request->grammar_hash);
-    if (!g)
-        return false;
-    bool valid = is_valid(s, g);
-    if (!g->asked && (!valid || s->now - g->ready_at >= GRAMMAR_REFRESH_MS))
-        ask(s, r, g, request);
+    bool valid = g && is_valid(s, g);
+    if (g && (g->asked || (valid && s->now - g->ready_at < GRAMMAR_REFRESH_MS)))
+        return valid;
+    if (may_ask(r))
+        ask(s, r, g ? g : make_room(r, request->grammar_hash), request);
+    else if (!valid)
+        r->grammar_turned_away = true;
     return valid;
 }
 
@@ -68,24 +80,47 @@ bool grammar_is_awaited(struct sched *s, const struct request *request) {
             continue;
         if (g && is_valid(s, g))
             return false;
-        awaited = awaited || (g && g->asked) || (!g && r->grammars.count == GRAMMARS_MAX);
+        awaited = awaited || (g && g->asked) || r->grammar_turned_away;
     }
     return awaited;
 }
 
 void grammars_forget(struct replica *r) {
     r->grammars.count = 0;
+    r->grammars_asked = 0;
+    r->grammar_turned_away = false;
 }
 
-/* Parked sequences of this grammar go on; all: of any. */
-static void wake(struct sched *s, struct u128 hash, bool all) {
+/* Parked sequences of this grammar go on. */
+static void wake(struct sched *s, struct u128 hash) {
     LIST_EACH(at, &s->parked) {
         struct sequence *q = LIST_ITEM(at, struct sequence, link);
         const struct request *request = q->request;
-        if (request->grammar_kind != WIRE_GRAMMAR_NONE &&
-            (all || u128_equal(request->grammar_hash, hash)) && !q->group && seq_is_runnable(q))
+        if (request->grammar_kind != WIRE_GRAMMAR_NONE && u128_equal(request->grammar_hash, hash) &&
+            !q->group && seq_is_runnable(q))
             seq_requeue(s, q);
     }
+}
+
+bool grammars_wake_next(struct sched *s, struct replica *r) {
+    struct sequence *next = NULL;
+    if (!r->grammar_turned_away || !may_ask(r) || !r->free_slot_count)
+        return false;
+    LIST_EACH(at, &s->parked) {
+        struct sequence *q = LIST_ITEM(at, struct sequence, link);
+        const struct request *request = q->request;
+        if (request->model != r->model || request->grammar_kind == WIRE_GRAMMAR_NONE || q->group ||
+            !seq_is_runnable(q) || (next && !waiting_before(q, next)) || !replica_fits(r, q))
+            continue;
+        const struct replica_grammar *g = find(r, request->grammar_hash);
+        if (!g || !g->asked)
+            next = q;
+    }
+    if (next)
+        seq_requeue(s, next);
+    else
+        r->grammar_turned_away = false;
+    return next;
 }
 
 static struct replica *replica_of(struct sched *s, struct u128 instance) {
@@ -101,10 +136,10 @@ void sched_resource_ready(struct sched *s, int64_t now, struct u128 from,
     struct replica_grammar *g = r ? find(r, ready->hash) : NULL;
     if (!g || ready->resource != WIRE_RESOURCE_GRAMMAR)
         return;
+    answered(r, g);
     g->ready = true;
-    g->asked = false;
     g->ready_at = s->now;
-    wake(s, ready->hash, r->grammars.count == GRAMMARS_MAX);
+    wake(s, ready->hash);
 }
 
 void sched_resource_failed(struct sched *s, int64_t now, struct u128 from,
@@ -114,7 +149,7 @@ void sched_resource_failed(struct sched *s, int64_t now, struct u128 from,
     struct replica_grammar *g = r ? find(r, failed->hash) : NULL;
     if (!g || failed->resource != WIRE_RESOURCE_GRAMMAR)
         return;
-    bool full = r->grammars.count == GRAMMARS_MAX;
+    answered(r, g);
     *g = r->grammars.items[--r->grammars.count];
     LIST_EACH(at, &s->parked) {
         struct request *request = LIST_ITEM(at, struct sequence, link)->request;
@@ -125,6 +160,4 @@ void sched_resource_failed(struct sched *s, int64_t now, struct u128 from,
     for (size_t i = 0; i < s->scratch.count; i++)
         request_reject(s, s->scratch.items[i]->request, WIRE_REJECT_UNSUPPORTED);
     s->scratch.count = 0;
-    if (full)
-        wake(s, failed->hash, true);
 }

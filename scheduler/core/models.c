@@ -29,6 +29,10 @@ struct model *model_get(struct sched *s, struct bytes name) {
     return model;
 }
 
+uint32_t *model_waiting_new(struct sched *s, struct model *model) {
+    return model ? &model->waiting_new : &s->waiting_unbound;
+}
+
 void model_free(struct sched *s, struct model *model) {
     CHECK(model->request_count == 0 && model->replicas.count == 0);
     waiting_release(&model->waiting);
@@ -39,9 +43,16 @@ void model_free(struct sched *s, struct model *model) {
     s->status_version++;
 }
 
+/* What it takes new requests with is what gateways are to write them with. */
+static bool takes_work(const struct replica *r) {
+    return r->state == REPLICA_READY && !r->draining;
+}
+
 void model_review(struct sched *s, struct model *model) {
     model->max_capacity = model->max_context = model->logits_width = 0;
+    model->features = 0;
     bool any = false;
+    const struct replica *shown = NULL;
     for (size_t i = 0; i < model->replicas.count; i++) {
         const struct replica *r = model->replicas.items[i];
         any = any || r->state != REPLICA_DOWN;
@@ -49,11 +60,18 @@ void model_review(struct sched *s, struct model *model) {
         model->max_context = MAX(model->max_context, r->max_context);
         if (!r->capacity)
             continue;
+        model->features |= r->features;
         model->logits_width =
             model->logits_width ? MIN(model->logits_width, r->logits_width) : r->logits_width;
-        model->revision = r->revision;
-        model->bundle = r->bundle;
-        model->block_tokens = r->groups[0].block_tokens;
+        if (!shown || takes_work(r) || !takes_work(shown))
+            shown = r;
+    }
+    if (shown) {
+        model->revision = shown->revision;
+        model->bundle = shown->bundle;
+        model->bundle_bytes = shown->bundle_bytes;
+        model->block_tokens = shown->groups[0].block_tokens;
+        model->vectors = shown->vectors;
     }
     if (any)
         model->empty_since = NEVER;

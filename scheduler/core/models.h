@@ -22,14 +22,19 @@ struct model {
     char *name;            /* owned */
     VEC(struct replica *) replicas;
     struct waiting waiting;
-    struct u128 revision; /* of the replica registered last */
+    /* of the replica registered last, of those that are ready and do not drain if there are any */
+    struct u128 revision;
     struct u128 bundle;
     uint64_t bundle_bytes;
-    uint32_t logits_width; /* least of its replicas'; 0: not known yet */
-    uint32_t max_context;  /* most of its replicas' */
-    uint32_t block_tokens; /* of group 0 of the replica registered last; 0: not known yet */
-    uint32_t max_capacity; /* most of its replicas'; 0: not known yet */
+    uint32_t logits_width;       /* least of its replicas'; 0: not known yet */
+    uint32_t max_context;        /* most of its replicas' */
+    uint32_t block_tokens;       /* of group 0 of the replica registered last; 0: not known yet */
+    uint32_t max_capacity;       /* most of its replicas'; 0: not known yet */
+    uint64_t features;           /* those that one of its replicas has at least */
+    struct wire_vectors vectors; /* of the replica registered last */
     uint32_t request_count;
+    uint32_t waiting_new; /* sequences that wait and never ran */
+    uint32_t slot_total;  /* of its replicas */
     struct model_counts counts;
     struct admission admission;
     int64_t empty_since; /* no live replica since; NEVER: there is one */
@@ -41,6 +46,8 @@ struct model *model_find(struct sched *s, struct bytes name);
 struct model *model_get(struct sched *s, struct bytes name);
 /* It has no replicas and no requests. */
 void model_free(struct sched *s, struct model *model);
+/* How many sequences of it wait and never ran; NULL: of no known model. */
+uint32_t *model_waiting_new(struct sched *s, struct model *model);
 /* Its sizes, revision and emptiness follow from its replicas. */
 void model_review(struct sched *s, struct model *model);
 

@@ -51,6 +51,8 @@ uint32_t prefix_find(struct sched *s, struct sequence *q, struct replica *r) {
         return 0;
     request_hash(s, q->request, r);
     uint32_t block_tokens = r->groups[0].block_tokens, most = (q->token_count - 1) / block_tokens;
+    if (request_embeds(q->request) && r->vectors.pooling != WIRE_POOLING_LAST)
+        most = 0; /* its vector is made of all positions */
     r->hit_chain = q->request->root;
     struct u128 hash = r->hit_chain;
     for (uint32_t i = 0; i < most; i++) {
@@ -67,25 +69,77 @@ uint32_t prefix_find(struct sched *s, struct sequence *q, struct replica *r) {
     return (uint32_t)r->hits.count * block_tokens;
 }
 
+/* Of those that could take it: may it run there, by what it began on or was encoded with? A bundle
+ * that no replica has any more binds nobody: its prompt is tokens all the same. */
+static bool is_of_its_revision(const struct replica *r, const struct request *request) {
+    if (!u128_is_zero(request->revision))
+        return u128_equal(request->revision, r->revision);
+    if (u128_is_zero(request->bundle) || u128_equal(request->bundle, r->bundle))
+        return true;
+    for (size_t i = 0; i < request->model->replicas.count; i++) {
+        const struct replica *other = request->model->replicas.items[i];
+        if (other->state != REPLICA_DOWN && u128_equal(other->bundle, request->bundle))
+            return false;
+    }
+    return true;
+}
+
+/* It drains, but had come before, and there is no other replica of its revision that does not. */
+static bool is_last_home(const struct replica *r, const struct request *request) {
+    bool bound = !u128_is_zero(request->revision) || !u128_is_zero(request->bundle);
+    if (!bound || (request->arrival > r->drain_arrival && !request->resumed))
+        return false;
+    for (size_t i = 0; i < request->model->replicas.count; i++) {
+        const struct replica *other = request->model->replicas.items[i];
+        if (other != r && other->state != REPLICA_DOWN && !other->draining &&
+            (other->capacity ? is_of_its_revision(other, request)
+                             : u128_equal(other->bundle, r->bundle)))
+            return false;
+    }
+    return true;
+}
+
+bool replica_is_awaited(const struct sched *s, const struct replica *r) {
+    for (size_t i = 0; i < s->request_ids.cap; i++) {
+        const struct request *request = s->request_ids.entries[i].value;
+        if (!request || request->model != r->model || !request->open_count)
+            continue;
+        for (uint32_t k = 0; k < request->sequence_count; k++)
+            if (!request->sequences[k].replica && !seq_is_over(&request->sequences[k]) &&
+                replica_fits(r, &request->sequences[k]))
+                return true;
+    }
+    return false;
+}
+
 /* Could it ever run there? */
 bool replica_fits(const struct replica *r, const struct sequence *q) {
     const struct request *request = q->request;
-    if (r->draining)
+    if (r->draining && !is_last_home(r, request))
         return false;
     if (!r->capacity)
         return r->state != REPLICA_DOWN; /* loading: its sizes are not known yet */
-    if (!u128_is_zero(request->revision) && !u128_equal(request->revision, r->revision))
+    if (!is_of_its_revision(r, request))
+        return false;
+    if (request_embeds(request) && !r->vectors.pooling)
+        return false;
+    if (request->features & ~r->features)
+        return false;
+    if (request->token_end > r->logits_width)
         return false;
     uint64_t want = request->prompt.count + request->max_tokens;
-    return r->capacity >= MIN(want, request->model->max_capacity) && q->token_count < r->capacity;
+    uint32_t least = q->token_count + (request_embeds(request) ? 0 : 1);
+    return r->capacity >= MIN(want, request->model->max_capacity) && r->capacity >= least;
 }
 
-/* Blocks for all known tokens and one more, with some left for the growth of those that run. */
+/* Blocks for all known tokens and one more, if there will be one, with some left for the growth of
+ * those that run. */
 bool replica_has_room(const struct replica *r, const struct sequence *q) {
     for (uint32_t group = 0; group < r->group_count; group++) {
         const struct wire_kv_group *g = &r->groups[group];
         const struct block_pool *pool = &r->pools[group];
-        uint32_t need = q->token_count / g->block_tokens + 1,
+        uint32_t last = q->token_count - (request_embeds(q->request) ? 1 : 0);
+        uint32_t need = last / g->block_tokens + 1,
                  spare = MIN(r->running_count, g->block_count / 8);
         if (g->kind == WIRE_GROUP_WINDOW)
             continue;
@@ -108,7 +162,7 @@ static uint64_t load_of(const struct replica *r) {
 }
 
 static bool is_usable(const struct replica *r) {
-    return r->state == REPLICA_READY && !r->draining && !r->testing;
+    return r->state == REPLICA_READY && !r->testing;
 }
 
 static bool has_credit(const struct sched *s, const struct replica *r) {
@@ -142,11 +196,38 @@ static struct replica *choose(struct sched *s, struct sequence *q, bool *fits) {
     return best;
 }
 
+bool request_fits_somewhere(const struct request *request) {
+    if (!request->model)
+        return false;
+    for (uint32_t k = 0; k < request->sequence_count; k++) {
+        const struct sequence *q = &request->sequences[k];
+        for (size_t i = 0; i < request->model->replicas.count && !seq_is_over(q); i++)
+            if (replica_fits(request->model->replicas.items[i], q))
+                return true;
+    }
+    return false;
+}
+
+/* Where another revision runs, the one it began on was replaced, and its workers come back only if
+ * they are being restarted right now. */
+static bool is_replaced(const struct request *request) {
+    if (u128_is_zero(request->revision))
+        return false;
+    for (size_t i = 0; i < request->model->replicas.count; i++) {
+        const struct replica *r = request->model->replicas.items[i];
+        if (r->state == REPLICA_READY && !u128_equal(r->revision, request->revision))
+            return true;
+    }
+    return false;
+}
+
 static void park_unfit(struct sched *s, struct sequence *q) {
     struct request *request = q->request;
+    int64_t grace_ms = s->config.model_grace_ms;
+    if (is_replaced(request))
+        grace_ms = MIN(grace_ms, s->config.revision_grace_ms);
     seq_park(s, q);
-    if (request->unbound_until == NEVER)
-        request->unbound_until = s->now + s->config.model_grace_ms;
+    request->unbound_until = MIN(request->unbound_until, s->now + grace_ms);
     timer_update(s, request);
 }
 
@@ -168,7 +249,8 @@ static bool preempt_paused(struct sched *s, const struct sequence *q) {
     return false;
 }
 
-/* No slot is free, or no blocks: the latest gives way to a probe, which needs both for a moment. */
+/* No slot is free, or no blocks: the latest gives way to a probe, which needs both for a moment. Once
+ * in its life: whoever probes again and again must not keep anybody from getting on. */
 static bool preempt_for_probe(struct sched *s, const struct sequence *q) {
     const struct model *model = q->request->model;
     if (!request_is_probe(q->request))
@@ -179,11 +261,12 @@ static bool preempt_for_probe(struct sched *s, const struct sequence *q) {
         if (!is_usable(r) || r->leaving_count || !replica_fits(r, q))
             continue;
         for (uint32_t k = 0; k < r->running_count; k++)
-            if (!request_is_probe(r->running[k]->request) &&
+            if (!request_is_probe(r->running[k]->request) && !r->running[k]->gave_way &&
                 (!latest || r->running[k]->request->arrival > latest->request->arrival))
                 latest = r->running[k];
         if (!latest)
             continue;
+        latest->gave_way = true;
         seq_preempt(s, latest);
         return !r->leaving_count;
     }
@@ -196,7 +279,17 @@ void place_on(struct sched *s, struct sequence *q, struct replica *r) {
         siblings_release(s, q->request);
 }
 
-static void place_model(struct sched *s, struct model *model) {
+/* A sequence whose grammar can be asked for now is back in the queue. */
+static bool wake_next(struct sched *s, const struct model *model) {
+    for (size_t i = 0; i < model->replicas.count; i++) {
+        struct replica *r = model->replicas.items[i];
+        if (is_usable(r) && grammars_wake_next(s, r))
+            return true;
+    }
+    return false;
+}
+
+static void place_waiting(struct sched *s, struct model *model) {
     while (model->waiting.count) {
         bool open = model->replicas.count == 0, resumed_allowed = open;
         for (size_t i = 0; i < model->replicas.count; i++) {
@@ -229,6 +322,11 @@ static void place_model(struct sched *s, struct model *model) {
             model->waiting.floor = MAX(model->waiting.floor, q->request->tenant->served);
         place_on(s, q, r);
     }
+}
+
+static void place_model(struct sched *s, struct model *model) {
+    for (uint32_t i = 0; i < GRAMMARS_ASKED_MAX && (wake_next(s, model) || !i); i++)
+        place_waiting(s, model);
 }
 
 void place_all(struct sched *s) {

@@ -23,8 +23,13 @@ uint32_t prefix_find(struct sched *s, struct sequence *q, struct replica *r);
 /* After prefix_find: are there blocks for all known tokens and one more, and some for the growth of
  * those that run? */
 bool replica_has_room(const struct replica *r, const struct sequence *q);
-/* Could it ever run there? */
+/* Could it ever run there? A replica that drains takes what came before it did and is bound to its
+ * revision or bundle, when no other of that kind is there. */
 bool replica_fits(const struct replica *r, const struct sequence *q);
+/* Could any of its sequences ever run on a replica that is there now, be it still loading? */
+bool request_fits_somewhere(const struct request *request);
+/* It drains: does anything that it would still take wait? O(requests). */
+bool replica_is_awaited(const struct sched *s, const struct replica *r);
 /* Into a free slot of r, after prefix_find; its siblings follow if the prompt they share is there
  * already, or cannot be shared. */
 void place_on(struct sched *s, struct sequence *q, struct replica *r);

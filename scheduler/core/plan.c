@@ -80,12 +80,14 @@ static void add_row(struct sched *s, struct step *step, struct sequence *q, uint
     struct flight *flight = step->flight;
     struct plan_build *b = &s->plan_build;
     uint32_t row = flight->row_count++;
-    bool samples = q->computed_hi + token_count == q->tokens_hi;
+    bool last = q->computed_hi + token_count == q->tokens_hi, embeds = request_embeds(q->request),
+         samples = last && !embeds;
     flight->rows[row] = (struct flight_row){.sequence = q,
                                             .slot = q->slot,
                                             .token_count = token_count,
                                             .snapshot = snapshot_take(s, q),
-                                            .samples = samples};
+                                            .samples = samples,
+                                            .embeds = last && embeds};
     flight->token_total += token_count;
     vec_push(&b->row_slots, q->slot);
     vec_push(&b->row_token_counts, token_count);
@@ -96,11 +98,16 @@ static void add_row(struct sched *s, struct step *step, struct sequence *q, uint
     }
     seq_row_planned(q, flight->number, token_count, samples);
     step->budget -= token_count;
-    q->request->tenant->served += token_count;
+    q->request->tenant->served += quota_cost(q->request, token_count);
+}
+
+/* Positions that nothing in flight computes, or the last one's token still to come. */
+static bool has_more(const struct sequence *q) {
+    return request_embeds(q->request) ? q->computed_hi < q->tokens_hi : q->tokens_hi < q->max_total;
 }
 
 static bool may_run(const struct replica *r, const struct sequence *q) {
-    return !seq_is_leaving(q) && !q->request->paused && q->tokens_hi < q->max_total &&
+    return !seq_is_leaving(q) && !q->request->paused && has_more(q) &&
            (!r->testing || q->group == r->testing);
 }
 
@@ -174,6 +181,8 @@ static int compare_chunks(const void *a, const void *b) {
 static uint32_t chunk_of(const struct sched *s, const struct sequence *q, uint32_t most) {
     uint32_t left = q->tokens_hi - q->computed_hi;
     uint32_t bound = s->config.chunk_tokens ? s->config.chunk_tokens : UINT32_MAX;
+    if (q->replica->vectors.whole_prompts)
+        return left <= most ? left : 0;
     return MIN(MIN(left, snapshot_room(q)), MIN(bound, most));
 }
 
@@ -201,6 +210,8 @@ static uint32_t pipeline_chunk(const struct replica *r) {
 /* What may be added to a step that others wait for with their next token. */
 static uint32_t chunk_budget(const struct sched *s, const struct step *step) {
     double cost = step->replica->ms_per_prompt_token;
+    if (step->replica->vectors.whole_prompts)
+        return step->budget;
     if (step->replica->stage_count > 1)
         return MIN(step->budget, pipeline_chunk(step->replica));
     if (!s->config.step_target_ms || cost <= 0 || !step->flight->row_count)
@@ -218,8 +229,8 @@ static size_t drop_preempted(const struct replica *r, struct sequence **items, s
     return kept;
 }
 
-/* The oldest is sure of a quarter, so that short ones cannot hold it up for ever; then the shortest
- * first. */
+/* The oldest is sure of a quarter (where prompts are not cut: of its all), so that short ones cannot
+ * hold it up for ever; then the shortest first. */
 static void add_chunks(struct sched *s, struct step *step) {
     struct sequence **items = s->plan_build.prefills.items;
     size_t count = drop_preempted(step->replica, items, s->plan_build.prefills.count);
@@ -227,7 +238,8 @@ static void add_chunks(struct sched *s, struct step *step) {
     if (!count || !step->budget)
         return;
     struct sequence *first = oldest(items, count);
-    uint32_t kept = count > 1 ? chunk_of(s, first, (step->budget + 3) / 4) : 0;
+    uint32_t sure = step->replica->vectors.whole_prompts ? step->budget : (step->budget + 3) / 4;
+    uint32_t kept = count > 1 ? chunk_of(s, first, sure) : 0;
     if (count > 1)
         qsort(items, count, sizeof *items, compare_chunks);
     step->budget -= kept;
@@ -271,7 +283,9 @@ static void build_admits(struct sched *s, const struct replica *r) {
                                    .sampling = request->sampling,
                                    .stop_tokens = request->stop_tokens,
                                    .grammar = request->grammar_hash,
-                                   .max_total = q->max_total};
+                                   .max_total = q->max_total,
+                                   .kind = request->kind,
+                                   .sampler_state = seq_sampler_state(q, seq_output_count(q))};
         vec_push(&b->admits, admit);
         snapshot_restore(s, b->admitted.items[i]);
     }
@@ -330,8 +344,8 @@ static void reset(struct plan_build *b) {
 /* false: nothing to compute. */
 static bool plan_one(struct sched *s, struct replica *r) {
     struct flight *flight = &r->flights[(r->flight_first + r->flight_count) % r->steps_in_flight];
-    uint32_t budget =
-        s->config.step_tokens ? MIN(s->config.step_tokens, r->max_step_tokens) : r->max_step_tokens;
+    bool narrow = s->config.step_tokens && !r->vectors.whole_prompts;
+    uint32_t budget = narrow ? MIN(s->config.step_tokens, r->max_step_tokens) : r->max_step_tokens;
     flight->number = r->plan_number + 1;
     flight->row_count = flight->token_total = 0;
     flight->sent_at = s->now;

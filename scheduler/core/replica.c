@@ -56,6 +56,14 @@ static void replica_start(struct sched *s, struct replica *r) {
     parked_review(s);
 }
 
+void replica_drain(struct sched *s, struct replica *r) {
+    if (r->draining)
+        return;
+    r->draining = true;
+    r->drain_arrival = s->next_arrival;
+    model_review(s, r->model);
+}
+
 void replica_try_start(struct sched *s, struct replica *r) {
     if (r->state != REPLICA_GATHERING && r->state != REPLICA_FENCING)
         return;
@@ -188,6 +196,17 @@ static void ask_ranks_again(struct sched *s, struct replica *r) {
     r->asked_at = s->now;
 }
 
+/* One that is gone is kept, with its tables, so that its model stays known; another replica does that
+ * as well. Each start of a worker is a new one. */
+static bool is_forgotten(const struct sched *s, const struct replica *r) {
+    if (r->state != REPLICA_DOWN || has_worker(r))
+        return false;
+    for (size_t i = 0; i < r->model->replicas.count; i++)
+        if (r->model->replicas.items[i]->state == REPLICA_READY)
+            return true;
+    return s->now - r->down_since >= s->config.model_grace_ms;
+}
+
 void replicas_run(struct sched *s) {
     for (size_t i = s->replicas.count; i-- > 0;) {
         struct replica *r = s->replicas.items[i];
@@ -197,8 +216,7 @@ void replicas_run(struct sched *s) {
         }
         if (waits_for_ranks(r) && s->now - r->asked_at >= ASK_AGAIN_MS)
             ask_ranks_again(s, r);
-        if (r->state == REPLICA_DOWN && !has_worker(r) &&
-            s->now - r->down_since >= s->config.model_grace_ms)
+        if (is_forgotten(s, r))
             replica_free(s, r);
     }
     LIST_EACH(at, &s->models) {

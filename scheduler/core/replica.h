@@ -32,7 +32,8 @@ struct flight_row {
     uint32_t slot;
     uint32_t token_count;
     uint32_t snapshot; /* taken of it before the row; BLOCK_NONE */
-    bool samples;      /* reaches the last known token */
+    bool samples;      /* reaches the last known token, and one more follows */
+    bool embeds;       /* reaches the prompt's end, and its vector follows */
 };
 struct flight {
     uint64_t number;
@@ -46,8 +47,9 @@ struct replica {
     struct u128 id;
     struct model *model;
     enum replica_state state;
-    bool draining; /* takes nothing new */
-    bool caching;  /* its blocks can be found by hash */
+    bool draining;          /* takes nothing new, but what no other replica may have (place.h) */
+    uint64_t drain_arrival; /* the last request that came before it drained */
+    bool caching;           /* its blocks can be found by hash */
     bool class_sensitive;
     uint32_t rank_count;
     uint32_t stage_count;                  /* rank_count / stage_count ranks a stage */
@@ -60,14 +62,18 @@ struct replica {
 
     /* What its ranks have in common (capabilities.h) */
     struct u128 revision, bundle, fingerprint;
+    uint64_t bundle_bytes;
     uint32_t slot_count, max_step_tokens, max_context, logits_width, steps_in_flight;
     uint32_t group_count;
-    uint32_t capacity;       /* tokens that one sequence can have here */
+    uint32_t capacity; /* tokens that one sequence can have here */
+    struct wire_vectors vectors;
+    uint64_t features;       /* WIRE_FEATURE_ bits of all ranks */
     uint32_t snapshot_count; /* 0: layers carry no state, or it is not kept */
     struct wire_kv_group groups[SCHED_MAX_GROUPS];
 
     struct block_pool pools[SCHED_MAX_GROUPS];
     struct block_pool snapshots;
+    uint64_t table_bytes;    /* of the pools and what goes with them */
     struct sequence **slots; /* owned [slot_count] */
     uint32_t *free_slots;    /* owned stack */
     uint32_t free_slot_count;
@@ -86,6 +92,8 @@ struct replica {
     double ms_per_prompt_token;    /* observed, mean of steps that are mostly prompt; 0: none yet */
 
     VEC(struct replica_grammar) grammars;
+    uint32_t grammars_asked;
+    bool grammar_turned_away; /* a sequence may be parked whose grammar was not asked for */
 
     /* To tell with the next plan */
     VEC(uint32_t) released_slots;
@@ -111,9 +119,12 @@ void replica_try_start(struct sched *s, struct replica *r);
  * lost. attributable: by a fault that a request may have caused, so those in flight become
  * suspects. */
 void replica_fail(struct sched *s, struct replica *r, enum replica_state state, bool attributable);
+/* It takes nothing new from now on. */
+void replica_drain(struct sched *s, struct replica *r);
 /* Plans or results were lost: its ranks are asked to register anew. */
 void replica_out_of_step(struct sched *s, struct replica *r);
-/* What is due now; frees what has been down for long, and models that nobody needs. */
+/* What is due now; frees what has been down for long, or while another replica of its model is ready,
+ * and models that nobody needs. */
 void replicas_run(struct sched *s);
 /* When replicas_run has something to do; NEVER. */
 int64_t replicas_next(const struct sched *s);

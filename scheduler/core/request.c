@@ -14,6 +14,20 @@
 #define PENALTY_LEAST 1e-3f
 #define PENALTY_MOST  1e3f
 
+/* Steering must not leave what a float holds in as many tokens as a sequence may have. */
+#define STEERING_MOST 1e3f
+
+static bool rules_are_valid(const struct wire_sampling *p) {
+    bool adapts = p->steering == WIRE_STEERING_ADAPTIVE;
+    return p->typical_p >= 0 && p->typical_p <= 1 && p->xtc_probability >= 0 &&
+           p->xtc_probability <= 1 && p->xtc_threshold >= 0 && p->xtc_threshold <= 1 &&
+           p->temperature_range >= 0 && p->temperature_exponent >= 0 && p->dry_multiplier >= 0 &&
+           p->dry_base >= 0 && p->dry_breakers.len <= WIRE_MAX_TOKEN_BITS &&
+           p->allowed.len <= WIRE_MAX_TOKEN_BITS && p->bad_words.count <= WIRE_MAX_BAD_WORDS &&
+           fabsf(p->target) <= STEERING_MOST && p->rate >= 0 &&
+           p->rate <= (adapts ? 0.99f : STEERING_MOST);
+}
+
 static bool sampling_is_valid(const struct wire_sampling *p) {
     const float all[] = {p->temperature,
                          p->top_p,
@@ -21,7 +35,16 @@ static bool sampling_is_valid(const struct wire_sampling *p) {
                          p->top_n_sigma,
                          p->repetition_penalty,
                          p->presence_penalty,
-                         p->frequency_penalty};
+                         p->frequency_penalty,
+                         p->typical_p,
+                         p->xtc_probability,
+                         p->xtc_threshold,
+                         p->temperature_range,
+                         p->temperature_exponent,
+                         p->dry_multiplier,
+                         p->dry_base,
+                         p->target,
+                         p->rate};
     for (size_t i = 0; i < ARRAY_LEN(all); i++)
         if (!isfinite(all[i]))
             return false;
@@ -29,18 +52,19 @@ static bool sampling_is_valid(const struct wire_sampling *p) {
            p->top_n_sigma >= 0 && p->repetition_penalty >= PENALTY_LEAST &&
            p->repetition_penalty <= PENALTY_MOST && p->logprobs >= -1 &&
            p->logprobs <= WIRE_MAX_TOP_LOGPROBS && p->bias_ids.count == p->bias_values.count &&
-           p->bias_ids.count <= WIRE_MAX_LOGIT_BIAS;
+           p->bias_ids.count <= WIRE_MAX_LOGIT_BIAS && rules_are_valid(p);
 }
 
 static bool choices_are_valid(const struct wire_submit *submit) {
-    bool seen[WIRE_MAX_CHOICES] = {0}, open = submit->choice_count == 0;
-    if (submit->choice_count > WIRE_MAX_CHOICES)
+    bool seen[WIRE_MAX_CHOICES] = {0}, open = submit->choice_count == 0,
+         generates = submit->kind == WIRE_GENERATE;
+    if (submit->choice_count > (generates ? (size_t)WIRE_MAX_CHOICES : 1))
         return false;
     for (size_t i = 0; i < submit->choice_count; i++) {
         const struct wire_choice *choice = &submit->choices[i];
         if (choice->choice >= WIRE_MAX_CHOICES || seen[choice->choice])
             return false;
-        if (choice->emitted.count > submit->max_tokens)
+        if (choice->emitted.count > (generates ? submit->max_tokens : 0))
             return false;
         seen[choice->choice] = true;
         open = open || !choice->finished;
@@ -49,8 +73,10 @@ static bool choices_are_valid(const struct wire_submit *submit) {
 }
 
 enum wire_reject_code submit_check(const struct wire_submit *submit) {
-    if (submit->kind != WIRE_GENERATE || submit->adapter.len || submit->media_count ||
-        submit->sampler_state.len)
+    bool generates = submit->kind == WIRE_GENERATE;
+    if (submit->adapter.len || submit->media_count || submit->sampler_state.len)
+        return WIRE_REJECT_UNSUPPORTED;
+    if (!generates && (submit->resumable || submit->grammar_kind != WIRE_GRAMMAR_NONE))
         return WIRE_REJECT_UNSUPPORTED;
     if (submit->prompt.count > WIRE_MAX_TOKENS)
         return WIRE_REJECT_TOO_LONG;
@@ -76,10 +102,17 @@ static void *keep(uint8_t **blob, const void *data, size_t bytes) {
 }
 
 static size_t blob_bytes(const struct wire_submit *submit) {
-    size_t words =
-        submit->prompt.count + submit->stop_tokens.count + 2 * submit->sampling.bias_ids.count;
+    const struct wire_sampling *s = &submit->sampling;
+    size_t words = submit->prompt.count + submit->stop_tokens.count + 2 * s->bias_ids.count +
+                   s->bad_words.count;
     return words * 4 + submit->model.len + submit->cache_salt.len + submit->presentation.len +
-           submit->grammar.len + submit->stream.len + 9 * 8;
+           submit->grammar.len + submit->stream.len + s->dry_breakers.len + s->allowed.len + 12 * 8;
+}
+
+/* Of a worker: without them it would pass over a part of the request and say nothing. */
+static uint64_t features_needed(const struct wire_submit *submit) {
+    bool lists = submit->sampling.allowed.len || submit->sampling.bad_words.count;
+    return lists ? WIRE_FEATURE_TOKEN_LISTS : 0;
 }
 
 /* The hash covers the kind too. The key keeps clients from making two grammars one. */
@@ -105,6 +138,13 @@ static void keep_all(struct request *request, const struct wire_submit *submit, 
         (struct u32s){keep(&blob, submit->sampling.bias_ids.items, bias * 4), bias};
     request->sampling.bias_values =
         (struct f32s){keep(&blob, submit->sampling.bias_values.items, bias * 4), bias};
+    struct bytes breakers = submit->sampling.dry_breakers;
+    request->sampling.dry_breakers =
+        bytes_of(keep(&blob, breakers.data, breakers.len), breakers.len);
+    struct bytes allowed = submit->sampling.allowed;
+    request->sampling.allowed = bytes_of(keep(&blob, allowed.data, allowed.len), allowed.len);
+    struct u32s bad = submit->sampling.bad_words;
+    request->sampling.bad_words = (struct u32s){keep(&blob, bad.items, bad.count * 4), bad.count};
     request->model_name =
         bytes_of(keep(&blob, submit->model.data, submit->model.len), submit->model.len);
     request->salt = bytes_of(keep(&blob, submit->cache_salt.data, submit->cache_salt.len),
@@ -146,7 +186,7 @@ static void sequence_init(struct sched *s, struct sequence *q, struct request *r
                            .token_count = (uint32_t)request->prompt.count,
                            .tokens_hi = (uint32_t)request->prompt.count};
     if (choice->emitted.count)
-        seq_set_output(s, q, choice->emitted);
+        seq_set_output(s, q, choice->emitted, choice->sampler_state);
     q->sent = q->acked = q->sent_high = (uint32_t)choice->emitted.count;
     if (choice->finished) {
         enum wire_finish finish = finish_of(q);
@@ -160,18 +200,23 @@ struct request *request_new(struct sched *s, struct gateway *gateway,
     size_t count = MAX(submit->choice_count, 1),
            head = sizeof(struct request) + count * sizeof(struct sequence);
     size_t bytes = head + blob_bytes(submit);
-    struct request *request = mem_alloc(bytes);
+    struct request *request = mem_try_alloc(bytes);
+    if (!request)
+        return NULL;
     *request =
         (struct request){.id = submit->request,
+                         .kind = submit->kind,
                          .attempt = submit->attempt,
                          .revision = submit->revision,
                          .tenant_id = submit->tenant,
-                         .max_tokens = submit->max_tokens,
+                         .bundle = submit->bundle,
+                         .max_tokens = submit->kind == WIRE_GENERATE ? submit->max_tokens : 0,
                          .priority = submit->priority,
                          .arrival = ++s->next_arrival,
                          .deadline_at = submit->deadline_ms ? s->now + submit->deadline_ms : NEVER,
                          .resumed = submit->resumed || submit->attempt,
                          .resumable = submit->resumable,
+                         .features = features_needed(submit),
                          .grammar_kind = submit->grammar_kind,
                          .grammar_hash = grammar_hash(s, submit),
                          .open_count = (uint32_t)count,
@@ -189,6 +234,7 @@ struct request *request_new(struct sched *s, struct gateway *gateway,
     request_move(request, gateway);
     id_map_put(&s->request_ids, request->id, request);
     stream_name(s, request);
+    quota_take(s, request, submit);
     s->counts.requests++;
     return request;
 }
@@ -210,6 +256,13 @@ static bool below(const uint32_t *ids, size_t count, uint32_t width) {
     return count == 0 || most < width;
 }
 
+static bool model_takes(const struct model *model, enum wire_request_kind kind) {
+    const struct wire_vectors *v = &model->vectors;
+    if (kind == WIRE_GENERATE)
+        return !v->only;
+    return v->pooling && v->scores == (kind == WIRE_SCORE);
+}
+
 static enum wire_reject_code fit_check(const struct request *request, const struct model *model) {
     bool valid = below(request->prompt.ids, request->prompt.count, model->logits_width) &&
                  below(request->sampling.bias_ids.items, request->sampling.bias_ids.count,
@@ -221,7 +274,12 @@ static enum wire_reject_code fit_check(const struct request *request, const stru
     }
     if (!valid)
         return WIRE_REJECT_INVALID;
-    return request->prompt.count + 1 > model->max_capacity ? WIRE_REJECT_TOO_LONG : 0;
+    if (!model_takes(model, request->kind))
+        return WIRE_REJECT_UNSUPPORTED;
+    if (request->features & ~model->features)
+        return WIRE_REJECT_OLD_WORKERS;
+    uint32_t more = request_embeds(request) ? 0 : 1;
+    return request->prompt.count + more > model->max_capacity ? WIRE_REJECT_TOO_LONG : 0;
 }
 
 void request_validate(struct sched *s, struct request *request) {
@@ -243,6 +301,17 @@ void request_validate(struct sched *s, struct request *request) {
     }
 }
 
+/* Those of it that wait count as the model's from now on. */
+static void move_waiting(struct sched *s, const struct request *request) {
+    for (uint32_t i = 0; i < request->sequence_count; i++) {
+        const struct sequence *q = &request->sequences[i];
+        if (!seq_is_waiting(q) || seq_is_resumed(q))
+            continue;
+        s->waiting_unbound--;
+        request->model->waiting_new++;
+    }
+}
+
 void request_bind(struct sched *s, struct request *request) {
     if (request->model || request->dropped || request->rejected)
         return;
@@ -253,6 +322,7 @@ void request_bind(struct sched *s, struct request *request) {
     request->tenant = waiting_tenant_ref(&model->waiting, request->tenant_id);
     request->unbound_until = NEVER;
     model->request_count++;
+    move_waiting(s, request);
     request_validate(s, request);
 }
 
@@ -302,8 +372,9 @@ void requests_bind_all(struct sched *s, struct model *model) {
 
 /* ---- Ending ---- */
 
-void reject_send(struct sched *s, struct u128 gateway, struct u128 id, uint32_t attempt,
-                 enum wire_reject_code code) {
+static void send_reject(struct sched *s, const struct model *model, struct u128 gateway,
+                        struct u128 id, uint32_t attempt, enum wire_reject_code code,
+                        uint32_t retry_ms) {
     static const char *const TEXTS[] = {
         [WIRE_REJECT_OVERLOADED] = "too many requests are waiting; try again later",
         [WIRE_REJECT_NO_MODEL] = "no such model",
@@ -316,15 +387,34 @@ void reject_send(struct sched *s, struct u128 gateway, struct u128 id, uint32_t 
         [WIRE_REJECT_UNSUPPORTED] = "the request asks for something this server does not support",
         [WIRE_REJECT_UNKNOWN] = "no such request",
         [WIRE_REJECT_MOVED] = "another client has taken this stream up",
+        [WIRE_REJECT_TENANT_REQUESTS] =
+            "this API key has as many requests running as it may; try again when one has ended",
+        [WIRE_REJECT_TENANT_TOKENS] =
+            "this API key has used the tokens that it may use in a minute; try again later",
+        [WIRE_REJECT_OLD_WORKERS] =
+            "the workers of this model are older than this server and know of no allowed tokens "
+            "and no bad words: start workers of its version, or ask without",
     };
     struct wire_reject reject = {
         .request = id, .attempt = attempt, .code = code, .text = bytes_str(TEXTS[code])};
     if (code == WIRE_REJECT_OVERLOADED) {
-        double wait = admission_queue_ms(s); /* by then all that waits now has begun */
-        reject.retry_after_ms = (uint32_t)MIN(MAX(wait, 1000.0), 600000.0);
+        /* by then all that waits now has begun */
+        double wait = model ? admission_queue_ms(s, model) : 0;
+        retry_ms = (uint32_t)MIN(MAX(wait, 1000.0), 600000.0);
     }
+    reject.retry_after_ms = retry_ms;
     s->counts.rejected[code]++;
     s->sink.reject(s->sink.ctx, gateway, &reject);
+}
+
+void reject_send(struct sched *s, const struct model *model, struct u128 gateway, struct u128 id,
+                 uint32_t attempt, enum wire_reject_code code) {
+    send_reject(s, model, gateway, id, attempt, code, 0);
+}
+
+void reject_send_tenant(struct sched *s, struct u128 gateway, const struct wire_submit *submit,
+                        enum wire_reject_code code, uint32_t retry_ms) {
+    send_reject(s, NULL, gateway, submit->request, submit->attempt, code, retry_ms);
 }
 
 static void close_all(struct sched *s, struct request *request) {
@@ -341,7 +431,10 @@ void request_reject(struct sched *s, struct request *request, enum wire_reject_c
     if (request->dropped || request->rejected)
         return;
     if (request->gateway)
-        reject_send(s, request->gateway->instance, request->id, request->attempt, code);
+        reject_send(s, request->model, request->gateway->instance, request->id, request->attempt,
+                    code);
+    if (request->fresh)
+        quota_undo(s, request);
     if (request->fresh || !request->gateway) {
         request_drop(s, request);
         return;
@@ -355,18 +448,21 @@ void request_reject(struct sched *s, struct request *request, enum wire_reject_c
 
 static void trim_records(struct sched *s) {
     while (s->record_bytes > s->config.record_bytes && !list_is_empty(&s->records))
-        request_drop(s, LIST_ITEM(s->records.next, struct request, record_link));
+        request_forget(s, LIST_ITEM(s->records.next, struct request, record_link));
 }
 
 uint64_t request_bytes(const struct request *request) {
     uint64_t bytes = request->own_bytes + request->hashes.cap * sizeof(struct u128);
-    for (uint32_t i = 0; i < request->sequence_count; i++)
+    for (uint32_t i = 0; i < request->sequence_count; i++) {
+        const struct sequence *q = &request->sequences[i];
         bytes +=
-            4 * ((uint64_t)request->sequences[i].words.cap + request->sequences[i].logprobs.cap);
+            4 * ((uint64_t)q->words.cap + q->logprobs.cap + q->vector.cap + q->sampler_states.cap);
+    }
     return bytes;
 }
 
 void request_finished(struct sched *s, struct request *request) {
+    quota_close(request);
     if (request->dropped)
         return;
     request->record_bytes = request_bytes(request);
@@ -379,13 +475,17 @@ void request_finished(struct sched *s, struct request *request) {
     trim_records(s);
 }
 
-void request_review(struct sched *s, struct request *request) {
-    if (request->dropped || request->rejected || request->resumable || request->open_count)
-        return;
+bool request_is_owed(const struct request *request) {
     for (uint32_t i = 0; i < request->sequence_count; i++)
         if (seq_is_owed(&request->sequences[i]))
-            return;
-    request_drop(s, request);
+            return true;
+    return false;
+}
+
+void request_review(struct sched *s, struct request *request) {
+    if (!request->dropped && !request->rejected && !request->resumable && !request->open_count &&
+        !request_is_owed(request))
+        request_drop(s, request);
 }
 
 static void record_remove(struct sched *s, struct request *request) {
@@ -397,6 +497,7 @@ static void record_remove(struct sched *s, struct request *request) {
 }
 
 void request_reopen(struct sched *s, struct request *request) {
+    quota_reopen(request);
     record_remove(s, request);
     stream_reopen(s, request);
 }
@@ -425,6 +526,7 @@ void request_drop(struct sched *s, struct request *request) {
     if (request->dropped)
         return;
     request->dropped = true;
+    quota_close(request);
     close_all(s, request);
     timer_remove(s, request);
     record_remove(s, request);
@@ -434,6 +536,13 @@ void request_drop(struct sched *s, struct request *request) {
     id_map_remove(&s->request_ids, request->id);
     request->gateway = NULL;
     list_push(&s->dropped, &request->record_link);
+}
+
+void request_forget(struct sched *s, struct request *request) {
+    if (request->gateway && request_is_owed(request))
+        reject_send(s, request->model, request->gateway->instance, request->id, request->attempt,
+                    WIRE_REJECT_UNKNOWN);
+    request_drop(s, request);
 }
 
 static bool is_in_slot(const struct request *request) {
@@ -448,7 +557,10 @@ static void request_free(struct sched *s, struct request *request) {
     for (uint32_t i = 0; i < request->sequence_count; i++) {
         word_pool_put_back(&s->word_pool, &request->sequences[i].words);
         word_pool_put_back(&s->word_pool, &request->sequences[i].logprobs);
+        word_pool_put_back(&s->word_pool, &request->sequences[i].vector);
+        word_pool_put_back(&s->word_pool, &request->sequences[i].sampler_states);
     }
+    quota_leave(s, request);
     if (request->tenant)
         waiting_tenant_unref(&request->model->waiting, request->tenant);
     if (request->model)

@@ -22,18 +22,26 @@
 
 struct gateway;
 struct model;
+struct quota;
 struct tenant;
 
 struct request {
     struct u128 id;
+    enum wire_request_kind kind;
     uint32_t attempt;
     struct gateway *gateway; /* NULL: detached, or its gateway is gone */
     struct list_node gateway_link;
     struct model *model;     /* NULL: not known yet */
     struct tenant *tenant;   /* set with model */
+    struct quota *quota;     /* NULL: its tenant has no bounds (quota.h) */
+    bool quota_counts;       /* it is one of the tenant's requests, not a further prompt of one */
+    bool quota_open;         /* and counted as open */
+    uint32_t weight;         /* of its tenant's share; more is more */
     struct bytes model_name; /* the bytes and arrays here are owned by this allocation */
     struct u128 revision;    /* of the model it began on; zero: has not */
+    uint64_t token_end;      /* above all its output tokens: a replica's logits must be as wide */
     struct u128 tenant_id;
+    struct u128 bundle; /* that the prompt was encoded with; zero: not told */
     struct tokens prompt;
     struct wire_sampling sampling;
     struct u32s stop_tokens;
@@ -41,20 +49,21 @@ struct request {
     struct bytes presentation;
     struct bytes stream;                 /* what its client calls it; empty: nothing */
     struct u128 stream_id;               /* its key in sched.stream_ids; zero: it is not there */
+    uint64_t features;                   /* WIRE_FEATURE_ bits that its worker must have */
     enum wire_grammar_kind grammar_kind; /* WIRE_GRAMMAR_NONE: none */
     struct bytes grammar;
     struct u128 grammar_hash; /* keyed; zero: none */
-    uint32_t max_tokens;
-    int32_t priority;     /* lower goes first of its tenant's */
-    uint64_t arrival;     /* unique */
-    int64_t deadline_at;  /* NEVER: none */
-    int64_t submitted_at; /* the turn it came in; not known while it is fresh */
-    bool resumed;         /* was accepted before: goes around the bound of the queue */
-    bool resumable;       /* runs on without its gateway (streams.h) */
-    bool paused;          /* its client reads slowly */
-    bool validated;       /* against the model's width and capacity */
-    bool dropped;         /* no longer in the map; freed when its last row in flight has retired */
-    bool fresh;           /* of this turn: may still be refused for the bound */
+    uint32_t max_tokens;      /* 0: its end is a vector */
+    int32_t priority;         /* lower goes first of its tenant's */
+    uint64_t arrival;         /* unique */
+    int64_t deadline_at;      /* NEVER: none */
+    int64_t submitted_at;     /* the turn it came in; not known while it is fresh */
+    bool resumed;             /* was accepted before: goes around the bound of the queue */
+    bool resumable;           /* runs on without its gateway (streams.h) */
+    bool paused;              /* its client reads slowly */
+    bool validated;           /* against the model's width and capacity */
+    bool dropped; /* no longer in the map; freed when its last row in flight has retired */
+    bool fresh;   /* of this turn: may still be refused for the bound */
     struct list_node fresh_link;
     uint8_t rejected; /* enum wire_reject_code: a refused request whose record stays */
     uint8_t resend_count;
@@ -94,10 +103,15 @@ static inline bool request_is_probe(const struct request *request) {
     return request->priority == WIRE_PRIORITY_PROBE;
 }
 
+/* Its prompt becomes a vector, and no token is made. */
+static inline bool request_embeds(const struct request *request) {
+    return request->kind != WIRE_GENERATE;
+}
+
 /* 0, or why it is refused whatever its model. */
 enum wire_reject_code submit_check(const struct wire_submit *submit);
 /* A record of this message, which is copied, in the map and on its gateway's list. Its sequences
- * are on no list yet. */
+ * are on no list yet. NULL: memory is out. */
 struct request *request_new(struct sched *s, struct gateway *gateway,
                             const struct wire_submit *submit);
 /* Binds it to its model, when that is known, and queues its sequences. May reject it. */
@@ -126,11 +140,18 @@ void request_review(struct sched *s, struct request *request);
 void request_reject(struct sched *s, struct request *request, enum wire_reject_code code);
 /* Memory that it holds, its sequences' tokens and log-probabilities included. */
 uint64_t request_bytes(const struct request *request);
-/* The message alone. */
-void reject_send(struct sched *s, struct u128 gateway, struct u128 id, uint32_t attempt,
-                 enum wire_reject_code code);
+/* The message alone. model: whose queue is too long; NULL: not known. */
+void reject_send(struct sched *s, const struct model *model, struct u128 gateway, struct u128 id,
+                 uint32_t attempt, enum wire_reject_code code);
+/* The same for a new request that its tenant's quota does not allow; to be asked again after so long. */
+void reject_send_tenant(struct sched *s, struct u128 gateway, const struct wire_submit *submit,
+                        enum wire_reject_code code, uint32_t retry_ms);
 /* Ends all sequences and forgets the request; nobody is told. */
 void request_drop(struct sched *s, struct request *request);
+/* As request_drop; a gateway that has not got all of it is told, and submits it again from there. */
+void request_forget(struct sched *s, struct request *request);
+/* Its gateway has not acknowledged all there is. */
+bool request_is_owed(const struct request *request);
 /* Frees the dropped ones without rows in flight; all: also those with some. Nothing else frees. */
 void requests_sweep(struct sched *s, bool all);
 

@@ -18,8 +18,10 @@ void sched_config_default(struct sched_config *config) {
         .probe_ms = 10000,
         .start_grace_ms = 5000,
         .model_grace_ms = 300000,
+        .revision_grace_ms = 10000,
         .record_ttl_ms = 60000,
         .record_bytes = 256 << 20,
+        .table_bytes = 512 << 20,
         .tenant_streams = 4096,
         .tenant_stream_bytes = 64 << 20,
         .stuck_floor_ms = 30000,
@@ -42,6 +44,7 @@ struct sched *sched_new(const struct sched_config *config, const struct sched_si
     list_init(&s->fresh);
     list_init(&s->streams_over);
     list_init(&s->dropped);
+    quotas_init(&s->quotas);
     return s;
 }
 
@@ -73,6 +76,7 @@ void sched_free(struct sched **at) {
     id_map_release(&s->request_ids);
     id_map_release(&s->stream_ids);
     id_map_release(&s->stream_owners);
+    quotas_release(&s->quotas);
     id_map_release(&s->gateway_ids);
     id_map_release(&s->worker_ids);
     id_map_release(&s->replica_ids);
@@ -119,12 +123,9 @@ bool sched_is_idle(const struct sched *s) {
     for (const struct list_node *at = s->gateways.next; at != &s->gateways; at = at->next) {
         const struct gateway *gateway = LIST_ITEM(at, const struct gateway, link);
         for (const struct list_node *next = gateway->requests.next; next != &gateway->requests;
-             next = next->next) {
-            const struct request *request = LIST_ITEM(next, const struct request, gateway_link);
-            for (uint32_t i = 0; i < request->sequence_count; i++)
-                if (seq_is_owed(&request->sequences[i]))
-                    return false;
-        }
+             next = next->next)
+            if (request_is_owed(LIST_ITEM(next, const struct request, gateway_link)))
+                return false;
     }
     return true;
 }
@@ -152,6 +153,7 @@ static void add_figures(const struct sched *s, const struct model *model,
         const struct replica *r = model->replicas.items[i];
         bool ready = r->state == REPLICA_READY;
         status->replicas_ready += ready;
+        status->replicas_loading += !ready && r->state != REPLICA_DOWN;
         status->running += r->running_count;
         status->slots += ready ? r->slot_count : 0;
         for (uint32_t group = 0; group < r->group_count; group++) {
@@ -175,6 +177,7 @@ struct wire_status sched_status(struct sched *s) {
                                            .max_context = model->max_capacity,
                                            .logits_width = model->logits_width,
                                            .block_tokens = model->block_tokens,
+                                           .vectors = model->vectors,
                                            .replicas_known = (uint32_t)model->replicas.count};
         add_figures(s, model, &status);
         vec_push(&s->status_models, status);

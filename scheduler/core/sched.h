@@ -41,8 +41,8 @@
  *       consecutive.
  *   (6) For each choice: acked <= the most ever sent in this attempt <= committed; a finish is sent
  *       only behind all tokens; what is owed and can be sent is on its gateway's list.
- *   (7) After a turn, waiting new sequences do not exceed waiting_max; resubmitted ones are counted
- *       apart.
+ *   (7) After a turn, waiting new sequences of a model do not exceed waiting_max, nor do those whose
+ *       model is not known; resubmitted ones are counted apart.
  *   (8) Tokens of a sequence never exceed its max_total, and every output token is below the
  *       logits' width.
  *   (9) Counters equal what a recount gives: waiting, running, leaving, resuming, bytes of kept
@@ -67,7 +67,7 @@ struct sched;
 struct sched_config {
     /* secret of the deployment: same after a restart, or held blocks miss */
     struct hash_key cache_key;
-    uint32_t waiting_max; /* new sequences that may wait; past it: OVERLOADED */
+    uint32_t waiting_max; /* new sequences that may wait for a model; past it: OVERLOADED */
     /* new requests that would wait longer than this, or than their own time: OVERLOADED; 0: no bound
      * (admission.h) */
     int32_t wait_max_ms;
@@ -86,8 +86,12 @@ struct sched_config {
     int32_t start_grace_ms;
     /* a model without replicas stays known so long; resubmitted work waits so long */
     int32_t model_grace_ms;
+    /* work that began on a revision of which no replica is left, while another revision runs, waits
+     * so long for a replica of its own to begin loading */
+    int32_t revision_grace_ms;
     int32_t record_ttl_ms;   /* finished requests are kept so long unless acknowledged earlier */
     uint64_t record_bytes;   /* budget of finished requests' records; the oldest go first */
+    uint64_t table_bytes;    /* for blocks that workers say they have */
     uint32_t tenant_streams; /* resumable requests that nobody reads, of a tenant, */
     uint64_t tenant_stream_bytes; /* and their memory; the oldest go first */
     int32_t stuck_floor_ms;       /* no step is stuck before this */
@@ -112,6 +116,8 @@ struct sched_sink {
     void (*attached)(void *ctx, struct u128 gateway, const struct wire_submit *submit);
     void (*fence)(void *ctx, struct u128 instance, uint32_t pid);
     void (*reregister)(void *ctx, struct u128 instance);
+    /* To a worker that drains: nothing is left for it. NULL: nobody wants to know. */
+    void (*released)(void *ctx, struct u128 instance);
     /* To the rank that samples. */
     void (*prepare)(void *ctx, struct u128s ranks, const struct wire_prepare *prepare);
 };
@@ -182,7 +188,8 @@ void sched_worker_silent(struct sched *s, int64_t now, struct u128 worker);
 /* The process is known to have ended (supervisor). exited->fault makes it attributable to what ran.
  * Also confirms a fence. */
 void sched_worker_exited(struct sched *s, int64_t now, const struct wire_exited *exited);
-/* Takes nothing new; what it runs finishes. */
+/* Takes nothing new; what it runs finishes, and what came before and no other replica may have. When
+ * nothing of that is left, each heartbeat that says so is answered by sink.released. */
 void sched_worker_drain(struct sched *s, int64_t now, struct u128 worker);
 
 /* ---- The turn ---- */
@@ -212,8 +219,8 @@ struct sched_counts {
     uint64_t blocks_total, blocks_used, blocks_cached, record_bytes;
     /* since the start */
     uint64_t steps, prompt_tokens, computed_tokens, cached_tokens, output_tokens, wasted_rows;
-    uint64_t preemptions, evictions, requests, rejected[WIRE_REJECT_MOVED + 1],
-        finished[WIRE_FINISH_DEADLINE + 1];
+    uint64_t preemptions, evictions, requests, rejected[WIRE_REJECT_OLD_WORKERS + 1],
+        finished[WIRE_FINISH_CONSTRAINT + 1];
     uint64_t snapshots;
     uint64_t retransmits, deaths, attributable_deaths, fences, reregistrations, stale_messages;
 };

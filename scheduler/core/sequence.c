@@ -18,20 +18,45 @@ static void own_tokens(struct sched *s, struct sequence *q) {
     memcpy(q->words.items, q->request->prompt.ids, q->prompt_count * sizeof(uint32_t));
 }
 
-void seq_set_output(struct sched *s, struct sequence *q, struct tokens output) {
+static void note_token(struct sequence *q, uint32_t token) {
+    q->request->token_end = MAX(q->request->token_end, (uint64_t)token + 1);
+}
+
+void seq_set_output(struct sched *s, struct sequence *q, struct tokens output,
+                    float sampler_state) {
     own_tokens(s, q);
     word_pool_reserve(&s->word_pool, &q->words, q->prompt_count,
                       q->prompt_count + (uint32_t)output.count + 1);
     if (output.count)
         memcpy(q->words.items + q->prompt_count, output.ids, output.count * sizeof(uint32_t));
+    for (size_t i = 0; i < output.count; i++)
+        note_token(q, output.ids[i]);
     q->token_count = q->prompt_count + (uint32_t)output.count;
     q->tokens_hi = q->token_count;
     q->logprob_base = (uint32_t)output.count;
+    q->first_state = sampler_state;
+}
+
+float seq_sampler_state(const struct sequence *q, uint32_t count) {
+    float state = q->first_state;
+    CHECK(count <= seq_output_count(q));
+    if (q->request->sampling.steering && count > q->logprob_base)
+        memcpy(&state, q->sampler_states.items + (count - 1 - q->logprob_base), sizeof state);
+    return state;
+}
+
+void seq_add_sampler_state(struct sched *s, struct sequence *q, float state) {
+    uint32_t at = seq_output_count(q) - q->logprob_base;
+    if (!q->request->sampling.steering)
+        return;
+    word_pool_reserve(&s->word_pool, &q->sampler_states, at, at + 1);
+    memcpy(q->sampler_states.items + at, &state, sizeof state);
 }
 
 void seq_append(struct sched *s, struct sequence *q, uint32_t token) {
     word_pool_reserve(&s->word_pool, &q->words, q->token_count, q->token_count + 1);
     q->words.items[q->token_count++] = token;
+    note_token(q, token);
 }
 
 /* ---- In a slot ---- */
@@ -66,8 +91,10 @@ void seq_place(struct sched *s, struct sequence *q, struct replica *r) {
         q->cached_count = MIN(q->computed_lo, q->prompt_count);
         q->queued_ms = q->request->fresh ? 0 : ms_since(s, q->request->submitted_at);
         s->counts.prompt_tokens += q->prompt_count;
-        r->model->counts.prefix_queries += q->prompt_count;
-        r->model->counts.prefix_hits += q->cached_count;
+        if (!request_is_probe(q->request)) { /* what clients asked, as the gateway counts prompts */
+            r->model->counts.prefix_queries += q->prompt_count;
+            r->model->counts.prefix_hits += q->cached_count;
+        }
     }
 }
 

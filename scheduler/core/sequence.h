@@ -57,8 +57,9 @@ struct sequence {
     uint8_t state;     /* enum seq_state; this and the next three: set by sequence_state.c alone */
     uint8_t finish;    /* enum wire_finish */
     int64_t placed_at; /* in its slot */
-    bool started;      /* was in a slot before */
+    bool started;      /* was in a slot before, or had ended and goes on: no new work */
     bool recomputing;  /* holds one of its replica's resume credits */
+    bool gave_way;     /* to a probe; that is asked of it once */
 
     /* Tokens: prompt, then output. words is empty before the first admission when nothing was
      * emitted: then see the request's prompt. */
@@ -87,6 +88,11 @@ struct sequence {
     struct list_node dirty; /* of its gateway: has something to send */
     struct words logprobs;  /* logprob_stride words a token from logprob_base on */
     uint32_t logprob_base;
+    struct words vector;   /* f32: what its prompt became, told with its finish */
+    uint32_t vector_width; /* 0: it has not become one */
+    /* where a sampler steers: floats, behind each token from logprob_base on, and before those */
+    struct words sampler_states;
+    float first_state;
     uint32_t cached_count;   /* prompt tokens found in the cache when it was first placed */
     uint32_t queued_ms;      /* from its request's Submit until it was first placed */
     uint32_t prefill_ms;     /* from there until its first token was told; SEQ_NOT_TOLD: not yet */
@@ -112,8 +118,13 @@ static inline uint32_t seq_output_count(const struct sequence *q) {
 }
 /* Its token_count known tokens. Valid until a token is added. */
 const uint32_t *seq_tokens(const struct sequence *q);
-/* Replaces its tokens by the prompt and this output, which is copied. */
-void seq_set_output(struct sched *s, struct sequence *q, struct tokens output);
+/* Replaces its tokens by the prompt and this output, which is copied; sampler_state is what a
+ * sampler that steers has behind it. */
+void seq_set_output(struct sched *s, struct sequence *q, struct tokens output, float sampler_state);
+/* Of a sampler that steers: the state behind the first `count` tokens of output. */
+float seq_sampler_state(const struct sequence *q, uint32_t count);
+/* The state behind the token that is appended next. */
+void seq_add_sampler_state(struct sched *s, struct sequence *q, float state);
 /* Adds one token of output. */
 void seq_append(struct sched *s, struct sequence *q, uint32_t token);
 

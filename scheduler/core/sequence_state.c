@@ -21,17 +21,22 @@ bool seq_is_runnable(const struct sequence *q) {
 
 /* ---- What being in a state means ---- */
 
-static uint32_t *waiting_count(struct sched *s, const struct sequence *q) {
-    return seq_is_resumed(q) ? &s->waiting_resumed : &s->waiting_new;
+static void count_waiting(struct sched *s, const struct sequence *q, int32_t by) {
+    if (seq_is_resumed(q)) {
+        s->waiting_resumed += (uint32_t)by;
+        return;
+    }
+    s->waiting_new += (uint32_t)by;
+    *model_waiting_new(s, q->request->model) += (uint32_t)by;
 }
 
 static void enter_held(struct sched *s, struct sequence *q) {
     q->request->held_count++;
-    ++*waiting_count(s, q);
+    count_waiting(s, q, 1);
 }
 static void leave_held(struct sched *s, struct sequence *q, enum seq_state to) {
     q->request->held_count--;
-    --*waiting_count(s, q);
+    count_waiting(s, q, -1);
 }
 
 static uint32_t recompute_cost(struct sched *s, struct sequence *q) {
@@ -39,8 +44,8 @@ static uint32_t recompute_cost(struct sched *s, struct sequence *q) {
     struct model *model = q->request->model;
     for (size_t i = 0; i < model->replicas.count; i++) {
         struct replica *r = model->replicas.items[i];
-        if (r->state == REPLICA_READY)
-            cached = MAX(cached, prefix_find(s, q, r));
+        uint32_t found = r->state == REPLICA_READY ? prefix_find(s, q, r) : 0;
+        cached = MAX(cached, found);
     }
     return q->token_count - cached;
 }
@@ -49,20 +54,20 @@ static void enter_queue(struct sched *s, struct sequence *q) {
     if (seq_is_resumed(q))
         q->recompute_cost = recompute_cost(s, q);
     waiting_add(&q->request->model->waiting, q);
-    ++*waiting_count(s, q);
+    count_waiting(s, q, 1);
 }
 static void leave_queue(struct sched *s, struct sequence *q, enum seq_state to) {
     waiting_remove(&q->request->model->waiting, q);
-    --*waiting_count(s, q);
+    count_waiting(s, q, -1);
 }
 
 static void enter_parked(struct sched *s, struct sequence *q) {
     list_push(&s->parked, &q->link);
-    ++*waiting_count(s, q);
+    count_waiting(s, q, 1);
 }
 static void leave_parked(struct sched *s, struct sequence *q, enum seq_state to) {
     list_remove(&q->link);
-    --*waiting_count(s, q);
+    count_waiting(s, q, -1);
 }
 
 static void enter_slot(struct sched *s, struct sequence *q) {
@@ -238,15 +243,17 @@ void seq_row_retired(struct sched *s, struct sequence *q) {
         leave_by(s, q, q->state);
 }
 
-void seq_restart(struct sched *s, struct sequence *q, struct tokens output) {
+void seq_restart(struct sched *s, struct sequence *q, struct tokens output, float sampler_state) {
     q->finish = WIRE_FINISH_NONE;
     if (q->request->open_count == 0)
         request_reopen(s, q->request);
-    seq_set_output(s, q, output);
-    if (seq_in_slot(q))
+    seq_set_output(s, q, output, sampler_state);
+    if (seq_in_slot(q)) {
         leave_by(s, q, SEQ_RESTARTING);
-    else
-        seq_move(s, q, where_it_waits(q));
+        return;
+    }
+    q->started = q->started || q->state == SEQ_DONE; /* no new work, wherever it ran before */
+    seq_move(s, q, where_it_waits(q));
 }
 
 void seq_finish(struct sched *s, struct sequence *q, enum wire_finish finish, bool quiet) {

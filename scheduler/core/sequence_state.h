@@ -14,7 +14,8 @@
  * Invariants (sched_check asserts them):
  *   (1) What a state is on follows from it: HELD counts in its request's held_count, QUEUED is in
  *       its model's queue, PARKED in sched.parked, PLACED to ENDING in a slot of its replica.
- *   (2) HELD, QUEUED and PARKED count in sched.waiting_new, or waiting_resumed if it ran before.
+ *   (2) HELD, QUEUED and PARKED count in waiting_new of sched and of its model, or in waiting_resumed if it
+ *       ran before.
  *   (3) PREEMPTED, RESTARTING and ENDING have rows in flight, and count in leaving_count.
  *   (4) ENDING and DONE have a finish, the others have none and count in their request's
  *       open_count.
@@ -67,7 +68,7 @@ void seq_resumed(struct sequence *q);
 void seq_preempt(struct sched *s, struct sequence *q);
 /* Its output is what its gateway holds: copied, and computed from there, wherever it was; tokens of
  * rows in flight do not count any more. */
-void seq_restart(struct sched *s, struct sequence *q, struct tokens output);
+void seq_restart(struct sched *s, struct sequence *q, struct tokens output, float sampler_state);
 /* Ends it, wherever it is; nothing happens if it is over. quiet: its gateway is told nothing
  * more. */
 void seq_finish(struct sched *s, struct sequence *q, enum wire_finish finish, bool quiet);

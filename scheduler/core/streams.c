@@ -37,7 +37,7 @@ void stream_name(struct sched *s, struct request *request) {
     struct request *before = stream_find(s, request->tenant_id, request->stream);
     if (before) {
         if (before->gateway)
-            reject_send(s, before->gateway->instance, before->id, before->attempt,
+            reject_send(s, before->model, before->gateway->instance, before->id, before->attempt,
                         WIRE_REJECT_MOVED);
         request_drop(s, before);
     }
@@ -107,7 +107,9 @@ static void leave_owner(struct sched *s, struct request *request) {
 
 /* What it holds, and may come to hold while nobody reads. */
 static uint64_t most_bytes(const struct request *request) {
-    uint64_t words = (uint64_t)request->max_tokens * (1 + logprob_stride(request)), room = 0;
+    uint64_t words = (uint64_t)request->max_tokens *
+                     (1 + logprob_stride(request) + (request->sampling.steering ? 1 : 0)),
+             room = 0;
     for (uint32_t i = 0; i < request->sequence_count; i++)
         if (request->sequences[i].finish == WIRE_FINISH_NONE)
             room += 4 * (words + request->prompt.count);
@@ -138,7 +140,7 @@ void streams_run(struct sched *s) {
         struct stream_owner *owner =
             LIST_ITEM(s->streams_over.next, struct stream_owner, over_link);
         if (holds_too_much(s, owner)) /* the last one takes the owner with it */
-            request_drop(s, LIST_ITEM(owner->kept.next, struct request, kept_link));
+            request_forget(s, LIST_ITEM(owner->kept.next, struct request, kept_link));
         else
             list_remove(&owner->over_link);
     }

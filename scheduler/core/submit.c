@@ -26,7 +26,7 @@ static void merge_choice(struct sched *s, struct sequence *q, const struct wire_
     /* the gateway holds tokens that are not ours: it is right, they have been seen */
     if (held > seq_output_count(q) ||
         (common && memcmp(ours, choice->emitted.ids, common * sizeof *ours)))
-        seq_restart(s, q, choice->emitted);
+        seq_restart(s, q, choice->emitted, choice->sampler_state);
     q->sent = q->acked = q->sent_high = held;
     q->finish_sent = false;
 }
@@ -79,6 +79,10 @@ static void take_back(struct sched *s, struct gateway *gateway, struct request *
 /* true: the record is gone, and the Submit is to be treated as new. */
 static bool submit_again(struct sched *s, struct gateway *gateway, struct request *request,
                          const struct wire_submit *submit) {
+    if (!u128_equal(request->tenant_id, submit->tenant)) { /* an id is no right to it */
+        reject_send(s, NULL, gateway->instance, request->id, submit->attempt, WIRE_REJECT_INVALID);
+        return false;
+    }
     if (!request->gateway && submit->attempt == request->attempt)
         take_back(s, gateway, request);
     bool same = submit->attempt == request->attempt && request->gateway == gateway;
@@ -96,11 +100,12 @@ static bool submit_again(struct sched *s, struct gateway *gateway, struct reques
         }
         request_move(request, gateway);
         request->attempt = submit->attempt;
-        reject_send(s, gateway->instance, request->id, request->attempt, request->rejected);
+        reject_send(s, request->model, gateway->instance, request->id, request->attempt,
+                    request->rejected);
         return false;
     }
     if (!same && !emitted_is_valid(request, submit)) {
-        reject_send(s, gateway->instance, request->id, submit->attempt, WIRE_REJECT_INVALID);
+        reject_send(s, NULL, gateway->instance, request->id, submit->attempt, WIRE_REJECT_INVALID);
         return false;
     }
     if (!same) {
@@ -111,6 +116,13 @@ static bool submit_again(struct sched *s, struct gateway *gateway, struct reques
     for (uint32_t i = 0; i < request->sequence_count; i++)
         seq_rewind(s, &request->sequences[i], request->sequences[i].acked);
     return false;
+}
+
+/* The queue of this model; another model's is no reason. */
+static bool is_full(struct sched *s, struct bytes model_name, size_t count) {
+    struct model *model = model_find(s, model_name);
+    size_t most = (size_t)s->config.waiting_max + (model ? model->slot_total : 0);
+    return *model_waiting_new(s, model) + count > most;
 }
 
 void sched_submit(struct sched *s, int64_t now, struct u128 from,
@@ -124,29 +136,42 @@ void sched_submit(struct sched *s, int64_t now, struct u128 from,
     size_t count = MAX(submit->choice_count, 1);
     if (!code && !stream_is_free(s, submit))
         code = WIRE_REJECT_MOVED;
-    if (!code && !submit->resumed && !submit->attempt) {
+    bool is_new = !submit->resumed && !submit->attempt;
+    if (!code && is_new) {
         if (s->draining)
             code = WIRE_REJECT_DRAINING;
-        else if (s->waiting_new + count > (size_t)s->config.waiting_max + s->slot_total)
+        else if (is_full(s, submit->model, count))
             code = WIRE_REJECT_OVERLOADED;
     }
+    uint32_t retry_ms;
+    enum wire_reject_code bound = code || !is_new ? 0 : quota_check(s, submit, &retry_ms);
+    if (bound) {
+        reject_send_tenant(s, from, submit, bound, retry_ms);
+        return;
+    }
     if (code) {
-        reject_send(s, from, submit->request, submit->attempt, code);
+        reject_send(s, model_find(s, submit->model), from, submit->request, submit->attempt, code);
         return;
     }
     struct request *request = request_new(s, gateway, submit);
+    if (!request) {
+        reject_send(s, model_find(s, submit->model), from, submit->request, submit->attempt,
+                    WIRE_REJECT_OVERLOADED);
+        return;
+    }
     request->fresh = true;
     request->sequences[0].accepted_due = true;
     list_push(&s->fresh, &request->fresh_link);
     request_start(s, request);
 }
 
-/* The newest of this turn that may be refused: one that waits as a whole, if there is any. */
-static struct request *newest_fresh(struct sched *s) {
+/* The newest of this turn and of this model that may be refused: one that waits as a whole, if there
+ * is any. */
+static struct request *newest_fresh(struct sched *s, const struct model *model) {
     struct request *newest = NULL;
     for (struct list_node *at = s->fresh.prev; at != &s->fresh; at = at->prev) {
         struct request *request = LIST_ITEM(at, struct request, fresh_link);
-        if (request->resumed)
+        if (request->resumed || request->model != model)
             continue;
         if (!request->sequences[0].started)
             return request;
@@ -178,12 +203,19 @@ static void refuse_long_waits(struct sched *s) {
     }
 }
 
-/* Too many wait: the newest of this turn go. The others are told that they are taken. */
-void new_requests_finish(struct sched *s) {
+/* Too many wait for this model: the newest of this turn go. */
+static void refuse_too_many(struct sched *s, struct model *model) {
     struct request *refused;
-    refuse_long_waits(s);
-    while (s->waiting_new > s->config.waiting_max && (refused = newest_fresh(s)))
+    while (*model_waiting_new(s, model) > s->config.waiting_max &&
+           (refused = newest_fresh(s, model)))
         request_reject(s, refused, WIRE_REJECT_OVERLOADED);
+}
+
+/* The others are told that they are taken. */
+void new_requests_finish(struct sched *s) {
+    refuse_long_waits(s);
+    refuse_too_many(s, NULL);
+    LIST_EACH(at, &s->models) refuse_too_many(s, LIST_ITEM(at, struct model, link));
     LIST_EACH(at, &s->fresh) {
         struct request *request = LIST_ITEM(at, struct request, fresh_link);
         list_remove(&request->fresh_link);
@@ -203,7 +235,7 @@ static struct request *addressed(struct sched *s, struct u128 from, struct u128 
     struct request *request = id_map_get(&s->request_ids, id);
     if (!request) {
         if (tell_unknown)
-            reject_send(s, from, id, attempt, WIRE_REJECT_UNKNOWN);
+            reject_send(s, NULL, from, id, attempt, WIRE_REJECT_UNKNOWN);
         return NULL;
     }
     if (!request->gateway && request->attempt == attempt)
@@ -277,7 +309,7 @@ void sched_ack(struct sched *s, int64_t now, struct u128 from, const struct wire
         if (!request)
             continue;
         if (request->rejected)
-            reject_send(s, from, request->id, request->attempt, request->rejected);
+            reject_send(s, request->model, from, request->id, request->attempt, request->rejected);
         acknowledge(s, request, ack->choices.items[i], ack->counts.items[i]);
     }
 }
@@ -326,8 +358,8 @@ static void rename_to(struct sched *s, struct request *request, struct gateway *
                       const struct wire_attach *attach) {
     if (!u128_equal(request->id, attach->new_request)) {
         if (request->gateway)
-            reject_send(s, request->gateway->instance, request->id, request->attempt,
-                        WIRE_REJECT_MOVED);
+            reject_send(s, request->model, request->gateway->instance, request->id,
+                        request->attempt, WIRE_REJECT_MOVED);
         request_rename(s, request, attach->new_request);
     }
     request->attempt = attach->attempt;
@@ -342,7 +374,7 @@ void sched_attach(struct sched *s, int64_t now, struct u128 from,
     struct request *request = by_name ? stream_find(s, attach->tenant, attach->stream)
                                       : id_map_get(&s->request_ids, attach->request);
     if (!request || !attach_is_valid(s, request, attach)) {
-        reject_send(s, from, renamed ? attach->new_request : attach->request, attach->attempt,
+        reject_send(s, NULL, from, renamed ? attach->new_request : attach->request, attach->attempt,
                     WIRE_REJECT_UNKNOWN);
         return;
     }

@@ -9,7 +9,7 @@
 
 struct sched;
 
-/* At the end of a turn: while more wait than waiting_max, the newest of this turn are refused; the
+/* At the end of a turn: while more wait for a model than waiting_max, its newest of this turn are refused; the
  * others are told that they are accepted. */
 void new_requests_finish(struct sched *s);
 

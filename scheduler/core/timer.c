@@ -1,6 +1,7 @@
 #include "scheduler/core/timer.h"
 #include "scheduler/core/core.h"
 #include "scheduler/core/gateway.h"
+#include "scheduler/core/place.h"
 #include "scheduler/core/sequence_state.h"
 
 static void heap_set(struct sched *s, uint32_t at, struct request *request) {
@@ -80,7 +81,7 @@ static void retransmit(struct sched *s, struct request *request) {
             request->retransmit_at = NEVER;
             return;
         }
-        reject_send(s, request->gateway->instance, request->id, request->attempt,
+        reject_send(s, request->model, request->gateway->instance, request->id, request->attempt,
                     request->rejected);
         owed = true;
     }
@@ -111,20 +112,28 @@ static void probe(struct sched *s, struct request *request) {
     }
 }
 
+/* A replica that it fits may have come and be loading still. */
+static void unbound_passed(struct sched *s, struct request *request) {
+    bool begun = request->resumed || !u128_is_zero(request->revision);
+    if (request_fits_somewhere(request)) {
+        request->unbound_until = s->now + MAX(s->config.model_grace_ms, 1000);
+        return;
+    }
+    request->unbound_until = NEVER;
+    request_reject(s, request, begun ? WIRE_REJECT_REVISION : WIRE_REJECT_NO_MODEL);
+}
+
 static void request_due(struct sched *s, struct request *request) {
     if (request->open_count && request->deadline_at <= s->now)
         deadline_passed(s, request);
-    if (!request->dropped && request->unbound_until <= s->now) {
-        bool begun = request->resumed || !u128_is_zero(request->revision);
-        request->unbound_until = NEVER;
-        request_reject(s, request, begun ? WIRE_REJECT_REVISION : WIRE_REJECT_NO_MODEL);
-    }
+    if (!request->dropped && request->unbound_until <= s->now)
+        unbound_passed(s, request);
     if (!request->dropped && request->retransmit_at <= s->now)
         retransmit(s, request);
     if (!request->dropped && request->open_count && request->probe_at <= s->now)
         probe(s, request);
     if (!request->dropped && request->expire_at <= s->now)
-        request_drop(s, request);
+        request_forget(s, request);
 }
 
 void timers_run(struct sched *s) {

@@ -105,29 +105,39 @@ void waiting_remove(struct waiting *w, struct sequence *q) {
         heap_remove(q->request->tenant->heap.items, &q->request->tenant->heap.count, q);
 }
 
-static bool tenant_before(const struct tenant *a, const struct tenant *b) {
-    const struct request *x = a->heap.items[0]->request, *y = b->heap.items[0]->request;
+/* Of two that never ran, of two tenants: those share first. */
+static bool other_tenant_before(const struct request *x, const struct request *y) {
     if (request_is_probe(x) != request_is_probe(y))
         return request_is_probe(x);
-    if (a->served != b->served)
-        return a->served < b->served;
+    if (x->tenant->served != y->tenant->served)
+        return x->tenant->served < y->tenant->served;
     return x->arrival < y->arrival;
 }
 
+/* What ran before goes on first, but for a probe and for what is more important to the same tenant. */
+static bool fresh_before_resumed(const struct request *fresh, const struct request *resumed) {
+    return request_is_probe(fresh) ||
+           (fresh->tenant == resumed->tenant && fresh->priority < resumed->priority);
+}
+
+bool waiting_before(const struct sequence *a, const struct sequence *b) {
+    const struct request *x = a->request, *y = b->request;
+    if (seq_is_resumed(a) != seq_is_resumed(b))
+        return seq_is_resumed(a) ? !fresh_before_resumed(y, x) : fresh_before_resumed(x, y);
+    return seq_is_resumed(a) || x->tenant == y->tenant ? before(a, b) : other_tenant_before(x, y);
+}
+
 struct sequence *waiting_first(const struct waiting *w, bool resumed_allowed) {
-    const struct tenant *best = NULL;
+    struct sequence *fresh = NULL;
     for (size_t i = 0; i < w->tenants.count; i++) {
         const struct tenant *tenant = w->tenants.items[i];
-        if (tenant->heap.count && (!best || tenant_before(tenant, best)))
-            best = tenant;
+        if (tenant->heap.count && (!fresh || waiting_before(tenant->heap.items[0], fresh)))
+            fresh = tenant->heap.items[0];
     }
-    struct sequence *fresh = best ? best->heap.items[0] : NULL;
     struct sequence *resumed = resumed_allowed && w->resumed.count ? w->resumed.items[0] : NULL;
     if (!fresh || !resumed)
         return fresh ? fresh : resumed;
-    bool important = fresh->request->tenant == resumed->request->tenant &&
-                     fresh->request->priority < resumed->request->priority;
-    return important || request_is_probe(fresh->request) ? fresh : resumed;
+    return waiting_before(fresh, resumed) ? fresh : resumed;
 }
 
 static void check_heap(struct sequence *const *heap, size_t count, bool resumed) {

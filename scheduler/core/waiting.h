@@ -5,10 +5,10 @@
  * before, here or under another scheduler) wait in one heap, least to compute again first, then
  * arrival: they are never refused, and are let in at a measured pace.
  *
- * Next is the first of the tenant with the least tokens computed for it (idleness earns nothing: a
- * tenant that comes back starts at the count of the one served last), then arrival. What a client
- * says of priority orders its own tenant's alone. Resumed ones go before new ones, but of the same
- * tenant and lower priority; a probe (WIRE_PRIORITY_PROBE) goes before all.
+ * Next is the first of the tenant with the least tokens computed for it, by its weight (quota.h;
+ * idleness earns nothing: a tenant that comes back starts at the count of the one served last), then
+ * arrival. What a client says of priority orders its own tenant's alone. Resumed ones go before new
+ * ones, but of the same tenant and lower priority; a probe (WIRE_PRIORITY_PROBE) goes before all.
  *
  * Invariants (waiting_check asserts them):
  *   (1) Each heap is ordered, and each sequence knows its index in it.
@@ -24,7 +24,7 @@
 
 struct tenant {
     struct u128 id;
-    uint64_t served; /* tokens computed for it; raised when it comes back from idleness */
+    uint64_t served; /* quota_cost of what was computed; raised when it comes back from idleness */
     uint32_t request_count;
     uint32_t idx; /* in waiting.tenants */
     VEC(struct sequence *) heap;
@@ -47,6 +47,8 @@ void waiting_add(struct waiting *w, struct sequence *q);    /* it is in no queue
 void waiting_remove(struct waiting *w, struct sequence *q); /* it is in this one */
 /* Next in order, not removed; resumed ones only when allowed. NULL: none. */
 struct sequence *waiting_first(const struct waiting *w, bool resumed_allowed);
+/* Of two of the same model, in a queue or not: a would be first. */
+bool waiting_before(const struct sequence *a, const struct sequence *b);
 /* CHECKs the invariants. */
 void waiting_check(const struct waiting *w);
 

@@ -2,6 +2,7 @@
 #include "scheduler/core/chain.h"
 #include "scheduler/core/core.h"
 #include "scheduler/core/models.h"
+#include "scheduler/core/place.h"
 
 /* ---- Hello ---- */
 
@@ -116,8 +117,10 @@ int sched_worker_hello(struct sched *s, int64_t now, const struct wire_hello *he
                        struct error *err) {
     sched_at(s, now);
     int code = hello_check(hello, err);
-    if (code)
+    if (code) { /* so is what it was registered as: its link forgets it */
+        sched_worker_silent(s, now, hello->instance);
         return code;
+    }
     if (is_repeated(s, hello)) {
         s->counts.stale_messages++;
         return 0;
@@ -142,8 +145,11 @@ int sched_worker_hello(struct sched *s, int64_t now, const struct wire_hello *he
     worker->loading = hello->state == WIRE_STATE_LOADING;
     worker->idle_beats = 0;
     r->bundle = hello->bundle;
-    model->bundle = hello->bundle;
-    model->bundle_bytes = hello->bundle_bytes;
+    r->bundle_bytes = hello->bundle_bytes;
+    if (!model->max_capacity) { /* else gateways go by those that are loaded */
+        model->bundle = hello->bundle;
+        model->bundle_bytes = hello->bundle_bytes;
+    }
     if (!worker->loading) {
         capabilities_copy(&worker->capabilities, hello);
         crash_survived(s, hello->instance);
@@ -222,7 +228,7 @@ void sched_worker_drain(struct sched *s, int64_t now, struct u128 instance) {
     sched_at(s, now);
     struct worker *worker = id_map_get(&s->worker_ids, instance);
     if (worker)
-        worker->replica->draining = true;
+        replica_drain(s, worker->replica);
 }
 
 /* A step is stuck when it takes far longer than its tokens explain by what this replica has shown
@@ -262,8 +268,11 @@ bool sched_worker_heartbeat(struct sched *s, int64_t now, struct u128 instance,
         return false;
     }
     struct replica *r = worker->replica;
-    if (beat->state == WIRE_STATE_DRAINING)
-        r->draining = true;
+    if (beat->state == WIRE_STATE_DRAINING) {
+        replica_drain(s, r);
+        if (!r->running_count && !r->flight_count && !replica_is_awaited(s, r) && s->sink.released)
+            s->sink.released(s->sink.ctx, instance);
+    }
     /* the Hello that said so was lost */
     bool loaded = worker->loading && beat->state != WIRE_STATE_LOADING;
     if (loaded && s->now - worker->asked_at >= ASK_AGAIN_MS)

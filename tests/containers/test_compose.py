@@ -6,10 +6,13 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import sys
+import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -45,7 +48,7 @@ def address():
         with socket.create_connection(("127.0.0.1", PORT), 1):
             return f"http://127.0.0.1:{PORT}"
     except OSError:
-        name = compose("ps", "-q", "gateway").split()[0]
+        name = compose("ps", "-q", "front").split()[0]
         ip = run("docker", "inspect", "-f", "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}", name)
         return f"http://{ip}:8000"
 
@@ -88,21 +91,79 @@ def wait_for(what, condition, seconds=60):
     raise AssertionError(f"{what}: not within {seconds} s\n{compose('logs', '--tail', '20', check=False)}")
 
 
-def replicas():
+def told(metric):
     name = compose("ps", "-q", "scheduler").split()[0]
     text = run("docker", "exec", name, "wget", "-q", "-O", "-", "http://127.0.0.1:9100/metrics")
-    return next(float(line.split()[1]) for line in text.splitlines() if line.startswith("trireme_scheduler_replicas_ready "))
+    return next(float(line.split()[1]) for line in text.splitlines() if line.startswith(metric + " "))
+
+
+def replicas():
+    return told("trireme_scheduler_replicas_ready")
 
 
 def test_files_are_valid():
     compose("config", "-q")
     compose("config", "-q", files=["-f", "docker/compose.yaml", "-f", "docker/compose.gpu.yaml"])
+    secrets = ["-f", "docker/compose.yaml", "-f", "docker/compose.secrets.yaml"]
+    assert "API_KEYS_FILE" in compose("config", "-q", files=secrets, check=False), "secrets without files were taken"
+    ENV.update(API_KEYS_FILE="/dev/null", TLS_CERT_FILE="/dev/null", TLS_KEY_FILE="/dev/null")
+    compose("config", "-q", files=secrets)
+
+
+def answered_by():
+    """The gateways that have written a line of a request."""
+    names = compose("ps", "-q", "gateway").split()
+    return {name for name in names if " path=/v1/completions " in run("docker", "logs", name)}
+
+
+def gateways_share_the_port(url, wanted):
+    compose("up", "-d", "--scale", "gateway=3", "--scale", "worker=1", "--no-recreate")
+    wait_for("three gateways", lambda: told("trireme_scheduler_gateways") == 3)
+    wait_for("answers of all three", lambda: ask(url, "Once", 2) is not None and len(answered_by()) == 3, 60)
+    first = sorted(answered_by())[0]
+    streams, got = [], []
+    for _ in range(12):  # some on each
+        streams.append(threading.Thread(target=lambda: got.append(ask(url, "Once upon a time", 200))))
+        streams[-1].start()
+    time.sleep(2)
+    run("docker", "stop", first)  # its streams go on to their end
+    for s in streams:
+        s.join()
+    assert got == [wanted] * 12, f"{sum(g != wanted for g in got)} of {len(got)} streams were cut when a gateway was stopped"
+    assert ask(url, "Once upon a time", 200) == wanted
+
+
+def has_secrets(url):
+    """Keys and a certificate by files."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        files = {"API_KEYS_FILE": f"{folder}/keys", "TLS_CERT_FILE": f"{folder}/cert.pem", "TLS_KEY_FILE": f"{folder}/key.pem"}
+        Path(files["API_KEYS_FILE"]).write_text("secret name=one\n")
+        run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=x",
+            "-keyout", files["TLS_KEY_FILE"], "-out", files["TLS_CERT_FILE"])
+        for path in files.values():
+            os.chmod(path, 0o644)
+        ENV.update(files)
+        compose("up", "-d", "--no-build", "--scale", "worker=1", "--scale", "gateway=1", files=[*FILES, "-f", "docker/compose.secrets.yaml"])
+        context = ssl.create_default_context(cafile=files["TLS_CERT_FILE"])
+        context.check_hostname = False
+
+        def status(key):
+            request = urllib.request.Request(url.replace("http:", "https:") + "/v1/models", headers={"Authorization": f"Bearer {key}"} if key else {})
+            try:
+                return urllib.request.urlopen(request, timeout=5, context=context).status
+            except urllib.error.HTTPError as e:
+                return e.code
+        wait_for("an answer to who has the key", lambda: status("secret") == 200)
+        assert status(None) == 401 and status("other") == 401
 
 
 def test_streams_outlive_containers():
-    compose("build")
+    if not os.environ.get("TRIREME_IMAGE_BUILT"):  # trireme:latest is there
+        compose("build")
     try:
-        compose("up", "-d", "--scale", "worker=3", "--wait", "--wait-timeout", "90")
+        compose("up", "-d", "--scale", "worker=3")  # --wait takes a service that has done its work for one that failed
+        wait_for("the gateway", lambda: urllib.request.urlopen(address() + "/health/ready", timeout=2).status == 200, 90)
         url = address()
         wait_for("three replicas", lambda: replicas() == 3)
         wanted = ask(url, "Once upon a time", 200)
@@ -116,6 +177,8 @@ def test_streams_outlive_containers():
         assert ask(url, "Once upon a time", 200) == wanted
         with urllib.request.urlopen(url + "/health/e2e", timeout=10) as answer:
             assert answer.status == 200
+        gateways_share_the_port(url, wanted)
+        has_secrets(url)
     finally:
         compose("down", "-v", "--timeout", "5", check=False)
 

@@ -1,4 +1,5 @@
-"""The flagship: streams outlive processes. Rounds of faults against 64 streams, each compared with an undisturbed run (acceptance 4).
+"""The flagship: streams outlive processes. Rounds of faults against 64 streams and 6 responses in the background, each compared with an undisturbed
+run (acceptance 4). When a gateway is killed, clients resume their streams, and ask again for what it kept.
 
 A round counts only when, at the fault, every stream had received at least one and fewer than half of its tokens. bench/chaos runs many rounds and
 prints the table; test_survive.py runs a few.
@@ -11,15 +12,22 @@ import time
 
 from serve import Serve, fd_count, processes
 from stream import Result, request
+from background import Kept, in_background
 from resuming import fetch, resuming
 
 STREAMS = 64
+BACKGROUND = 6
 TOKENS = 100
 # the run-time faults, each: name -> coroutine(server, rng)
 
 
+# how the model's calls are written
+SERVE = ["--tool-call-parser", "hermes"]
+
+
 def bodies():
-    """Greedy, seeded, n = 2, constrained, chat and plain; every one unlike the others."""
+    """Greedy, seeded, steered by what was drawn, n = 3, constrained, forced and strict calls, lists of tokens, log-probabilities, chat and plain;
+    every one unlike the others."""
     made = []
     for i in range(STREAMS):
         body = {"max_tokens": TOKENS + i % 9, "stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True}
@@ -29,16 +37,44 @@ def bodies():
             body.update(temperature=0.7 + 0.01 * i, top_p=0.95, top_k=50, seed=77 + i)
         if i % 3 == 2:
             body.update(presence_penalty=0.4, frequency_penalty=0.3, repetition_penalty=1.1)
+        if i % 6 == 1:
+            body.update([{"mirostat": 2, "mirostat_tau": 4}, {"adaptive_target": 0.3}, {"mirostat": 1}][i // 6 % 3], dry_multiplier=0.5, typical_p=0.95)
         if i % 8 == 5:
-            body["n"] = 2
+            body["n"] = 3
+        if i % 7 == 4:
+            body.update({"logprobs": True, "top_logprobs": 2} if i % 2 else {"logprobs": 2})
         if i % 5 == 3:
             del body["ignore_eos"]  # they are longer than their tokens
             items = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 20 + i}, "age": {"type": "integer"}}, "required": ["name", "age"]}
             body["structured_outputs"] = {"json": {"type": "array", "items": items, "minItems": 400}} if i % 2 else {"regex": "([A-Za-z]{1,9}[ ,.]){500}"}
+        elif i % 9 == 2:
+            body.update([{"bad_words": ["the", "and", "was"]}, {"allowed_token_ids": list(range(260, 1500))}][i % 2])
+        elif i % 10 == 7:
+            del body["ignore_eos"]
+            some = {"type": "object", "properties": {"lines": {"type": "array", "items": {"type": "string", "maxLength": 30}, "minItems": 400}}, "required": ["lines"]}
+            body["tools"] = [{"type": "function", "function": {"name": f"write_{i}", "parameters": some, "strict": True}}]
+            body["tool_choice"] = "required" if i % 20 == 7 else "auto"
         if i % 2:
             made.append(("/v1/chat/completions", dict(body, messages=[{"role": "user", "content": f"Tell me story number {i} about a fox and the sea."}])))
         else:
             made.append(("/v1/completions", dict(body, prompt=f"Once upon a time, in year {i}, there was a little ship. " * (1 + i % 4))))
+    return made
+
+
+def background_bodies():
+    """Responses in the background, read again while they run; every third followed by its events."""
+    made = []
+    for i in range(BACKGROUND):
+        body = {"input": f"Write tale number {i} about an owl.", "max_output_tokens": TOKENS + i, "background": True, "seed": 5 + i, "temperature": 0.8}
+        if i % 3 == 0:
+            body["stream"] = True
+        if i % 3 == 1:
+            names = {"type": "array", "items": {"type": "string", "maxLength": 12}, "minItems": 200}
+            schema = {"type": "object", "properties": {"names": names}, "required": ["names"], "additionalProperties": False}
+            body["text"] = {"format": {"type": "json_schema", "name": "tale", "strict": True, "schema": schema}}
+        else:
+            body["ignore_eos"] = True
+        made.append(body)
     return made
 
 
@@ -83,7 +119,10 @@ FAULTS = {
     "stop scheduler 10 s": stop_ten_seconds("scheduler"),
     "kill worker and scheduler": kill_both,
     "kill supervisor": kill_supervisor,
+    "kill gateway": kill("gateway"),
 }
+# Clients that resume their streams; a response in the background ends with its gateway and is asked for again.
+RESUMED = {"kill gateway"}
 
 
 class Round:
@@ -95,19 +134,28 @@ def tokens_seen(r):
     return min((r.chunks.get(i, 0) for i in range(r.body.get("n", 1))), default=0), max(r.chunks.values(), default=0)
 
 
-async def run_streams(server, requests, fault=None, rng=None, round_=None):
+async def run_streams(server, requests, fault=None, rng=None, round_=None, behind=()):
+    """behind: responses in the background beside them (Kept)."""
     results = [Result(body) for _, body in requests]
     ports = server.ports
-    tasks = [asyncio.create_task(request(ports[i % len(ports)], path, body, results[i], timeout=90)) for i, (path, body) in enumerate(requests)]
+    resumed = round_ and round_.fault in RESUMED
+
+    def ask(i, path, body):
+        if resumed:
+            return resuming(ports[i % len(ports)], path, body, f"{rng.random()}-{i}", results[i], timeout=90)
+        return request(ports[i % len(ports)], path, body, results[i], timeout=90)
+    tasks = [asyncio.create_task(ask(i, path, body)) for i, (path, body) in enumerate(requests)]
+    kept = [asyncio.create_task(in_background(ports[i % len(ports)], k, may_be_lost=resumed)) for i, k in enumerate(behind)]
     since = None
     if fault:
         while not all(tokens_seen(r)[0] >= 1 for r in results) and not all(t.done() for t in tasks):
             await asyncio.sleep(0.005)
         await asyncio.sleep(rng.uniform(0, 0.15))
         round_.counted = all(tokens_seen(r)[0] >= 1 and tokens_seen(r)[1] < r.body["max_tokens"] / 2 for r in results)
+        round_.counted = round_.counted and not (kept and all(k.done() for k in kept))
         since = time.monotonic()
         await fault(server, rng)
-    await asyncio.gather(*tasks)
+    await asyncio.gather(*tasks, *kept)
     return results, since
 
 
@@ -125,12 +173,13 @@ class Arena:
 
     def __init__(self, tcp=False, step_ms=20, workers=1):
         self.requests = bodies()
-        self.server = Serve(tcp=tcp, gateways=2 if tcp else 1, workers=workers, args=["--min-step-ms", step_ms, "--slots", 128])
+        self.server = Serve(tcp=tcp, gateways=2 if tcp else 1, workers=workers, args=["--min-step-ms", step_ms, "--slots", 128, *SERVE])
         self.tcp = tcp
 
     def __enter__(self):
         self.server.__enter__()
         self.wanted = self.undisturbed()
+        assert any(k[3] for k in self.wanted[STREAMS:]), "no events were followed"
         for i, (got, wanted) in enumerate(zip(self.undisturbed(), self.wanted)):
             assert got == wanted, f"two undisturbed runs differ in request {i}: {first_difference(got, wanted)}"
         self.server.wait(lambda: settled(self.server), 10, "blocks returned")
@@ -140,19 +189,22 @@ class Arena:
         return self.server.__exit__(*trace)
 
     def undisturbed(self):
-        results, _ = asyncio.run(run_streams(self.server, self.requests))
+        kept = [Kept(body) for body in background_bodies()]
+        results, _ = asyncio.run(run_streams(self.server, self.requests, behind=kept))
         bad = [r.error or r.status for r in results if r.error or r.status != 200 or not r.done]
+        bad += [k.error or k.status for k in kept if k.error or k.status != "incomplete"]  # they are longer than their tokens
         assert not bad, f"an undisturbed run failed: {bad[:3]}"
-        return [r.key() for r in results]
+        return [r.key() for r in results + kept]
 
     def fds(self):
         return {p: fd_count(p) for role in ("gateway", "scheduler", "worker", "serve") for p in self.server.pids(role)}
 
     def round(self, name, seed):
-        """One round; a lost stream is one that does not end byte-equal."""
+        """One round; a lost stream, or response in the background, is one that does not end byte-equal."""
         r, rng = Round(name), random.Random(seed)
-        results, since = asyncio.run(run_streams(self.server, self.requests, FAULTS[name], rng, r))
-        for i, (result, wanted) in enumerate(zip(results, self.wanted)):
+        kept = [Kept(body) for body in background_bodies()]
+        results, since = asyncio.run(run_streams(self.server, self.requests, FAULTS[name], rng, r, kept))
+        for i, (result, wanted) in enumerate(zip(results + kept, self.wanted)):
             if result.key() != wanted:
                 r.lost.append((i, result.error or f"differs: {first_difference(result.key(), wanted)}"))
         r.gaps = [result.max_gap(since) for result in results]
@@ -172,7 +224,7 @@ def gateways_die(streams, kills, gateways=2, tokens=None):
     rng = random.Random(11)
     kinds = [(path, dict(body, max_tokens=tokens or body["max_tokens"])) for path, body in bodies()]
     requests = [kinds[i % len(kinds)] for i in range(streams)]
-    with Serve(gateways=gateways, args=["--min-step-ms", 20, "--slots", 128, "--queue-wait", "0", "--queue-max", streams]) as s:
+    with Serve(gateways=gateways, args=["--min-step-ms", 20, "--slots", 128, "--queue-wait", "0", "--queue-max", streams, *SERVE]) as s:
         wanted = [r.key() for r in asyncio.run(run_streams(s, kinds))[0]]
 
         async def main():

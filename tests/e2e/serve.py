@@ -2,8 +2,10 @@
 
 Everything runs on the loopback with ephemeral ports and a run folder of its own, so tests can run side by side.
 """
+import ctypes
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -35,10 +37,24 @@ def bundled_model() -> str:
     return str(ROOT / "demo" / "model")
 
 
+PORTS_KEPT = []  # a socket for each port given out: while this process lives, no other test takes the port
+
+
 def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
+    """A port that nobody listens at, for one that is started soon. It is below those that the system gives to whoever asks for any, or
+    a connection or an admin port could get it before the server does."""
+    while True:
+        port = random.SystemRandom().randrange(16384, 32768)
+        kept = socket.socket(socket.AF_UNIX)
+        try:
+            kept.bind(f"\0trireme-test-port-{port}")
+            with socket.socket() as s:
+                s.bind(("127.0.0.1", port))
+        except OSError:
+            kept.close()
+            continue
+        PORTS_KEPT.append(kept)
+        return port
 
 
 def processes(marker: str) -> dict:
@@ -69,6 +85,12 @@ def cpu_seconds(pid: int) -> float:
 
 def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def has_landlock() -> bool:
+    """Does this kernel restrict files where a process asks for it?"""
+    create_ruleset, ask_version = 444, 1
+    return ctypes.CDLL(None).syscall(create_ruleset, None, ctypes.c_size_t(0), ask_version) > 0
 
 
 class Serve:
@@ -129,10 +151,11 @@ class Serve:
     def supervisor_pid(self) -> int:
         return self.pids("serve")[0]
 
-    def get(self, path: str, port=None, timeout=5):
+    def get(self, path: str, port=None, timeout=5, headers=None):
         """(status, body text); status 0 when nothing answers."""
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port or self.port}{path}", timeout=timeout) as r:
+            request = urllib.request.Request(f"http://127.0.0.1:{port or self.port}{path}", headers=headers or {})
+            with urllib.request.urlopen(request, timeout=timeout) as r:
                 return r.status, r.read().decode()
         except urllib.error.HTTPError as e:
             return e.code, e.read().decode(errors="replace")
@@ -171,10 +194,15 @@ class Serve:
             return self.get("/health/ready", timeout=2)[0] == 200
         self.wait(ready, seconds, "ready")
 
-    def metrics(self, role: str, index=0) -> dict:
+    def counted(self, name: str, least=1, seconds=10) -> float:
+        """The scheduler's counter once it is `least` or more: what it did is published a moment later."""
+        reached = lambda: (value := self.metrics("scheduler").get(name, 0)) >= least and value
+        return self.wait(reached, seconds, f"{name} of {least:g} or more")
+
+    def metrics(self, role: str, index=0, headers=None) -> dict:
         """{name or name{labels}: value} of a process, by its admin port (gateway: the public one)."""
         port = self.port if role == "gateway" else self.admin_port(role, index)
-        status, text = self.get("/metrics", port=port)
+        status, text = self.get("/metrics", port=port, headers=headers)
         assert status == 200, f"/metrics of {role} answers {status}"
         values = {}
         for line in text.splitlines():

@@ -13,7 +13,9 @@ class Result:
         self.text = {}
         self.finish = {}
         self.chunks = {}
+        self.logprobs = {}
         self.usage = None
+        self.last = None  # event
         self.error = None
         self.done = False
         self.times = []
@@ -24,7 +26,7 @@ class Result:
     def key(self):
         """All that must be equal to an undisturbed run."""
         usage = self.usage or {}
-        return (self.status, tuple(sorted(self.text.items())), tuple(sorted(self.finish.items())), self.error,
+        return (self.status, tuple(sorted(self.text.items())), json.dumps(self.logprobs, sort_keys=True), tuple(sorted(self.finish.items())), self.error,
                 usage.get("prompt_tokens"), usage.get("completion_tokens"), self.done)
 
     def max_gap(self, since=None):
@@ -38,11 +40,16 @@ class Result:
         if "error" in event:
             self.error = json.dumps(event["error"], sort_keys=True)
             return
+        self.last = event
         if event.get("usage"):
             self.usage = event["usage"]
         for choice in event.get("choices", []):
             i = choice["index"]
             piece = choice["delta"].get("content") if "delta" in choice else choice.get("text")
+            for call in choice.get("delta", {}).get("tool_calls") or []:
+                piece = (piece or "") + (call["function"].get("name") or "") + call["function"]["arguments"]  # ids are drawn
+            told = choice.get("logprobs") or {}
+            self.logprobs.setdefault(i, []).extend(told.get("content") or told.get("token_logprobs") or [])
             if piece:
                 self.text[i] = self.text.get(i, "") + piece
                 self.chunks[i] = self.chunks.get(i, 0) + 1

@@ -46,6 +46,8 @@ def test_python_chat_and_completions():
         assert text == whole.choices[0].message.content, (text, whole.choices[0].message.content)
         assert pieces[-1].usage == whole.usage or pieces[-1].usage.total_tokens == whole.usage.total_tokens
         assert [p.choices[0].finish_reason for p in pieces if p.choices][-1] == whole.choices[0].finish_reason
+        told = [p.system_fingerprint for p in (pieces[0], *pieces[-2:])]  # the first one, the one with the finish, the one with the usage
+        assert whole.system_fingerprint.startswith("fp_") and set(told) == {whole.system_fingerprint}, told
 
         ask = dict(model=model, prompt="Once upon a time", temperature=0, max_tokens=16)
         whole = c.completions.create(**ask)
@@ -108,3 +110,7 @@ def test_node_chat_completions_and_responses():
 
 def test_ai_sdk():
     return node("client_ai.mjs", "ai")
+
+
+def test_zod():
+    return node("client_zod.mjs", "zod")

@@ -105,14 +105,47 @@ def check_seeded(requests, others, what, env=None, args=()):
     # 24 blocks of 16 tokens hold few of these sequences at once: the others are preempted and recomputed.
     with Serve(env=env, args=["--blocks", 24, "--block-tokens", 16, *args]) as s:
         squeezed = [r.key() for r in run_many(s.port, requests)[0]]
-        preempted = s.metrics("scheduler").get("trireme_scheduler_preemptions_total", 0)
-        assert preempted > 0, "nothing was preempted: the test has no force"
+        assert s.counted("trireme_scheduler_preemptions_total"), "nothing was preempted: the test has no force"
         assert squeezed == alone, f"{what}: after preemption"
 
 
 def test_seeded_equals_itself_alone_and_preempted():
     for isa in isas():
         check_seeded([sampled(i) for i in range(24)], 40, isa, env={"TRIREME_ISA": isa})
+
+
+def hot(i):
+    path, body = sampled(i)
+    return path, dict(body, temperature=1, top_p=1, top_k=0, min_p=0, top_n_sigma=0, repetition_penalty=1.05, ignore_eos=True)
+
+
+def ruled(i):
+    """llama.cpp's samplers, one after the other and together; every third steers by what it drew before."""
+    path, body = hot(i)
+    more = [{"typical_p": 0.5}, {"xtc_probability": 0.5, "xtc_threshold": 0.05}, {"dry_multiplier": 5, "dry_base": 2, "dry_allowed_length": 1, "dry_sequence_breakers": ["\n"]},
+            {"mirostat": 2, "mirostat_tau": 2}, {"dynatemp_range": 0.9, "dynatemp_exponent": 1.5}, {"mirostat": 1, "mirostat_tau": 2},
+            {"repeat_last_n": 3}, {"adaptive_target": 0.3}, {"samplers": ["top_k", "typ_p", "penalties", "temperature", "xtc"], "xtc_probability": 0.3},
+            {"samplers": "edskypmxt", "dry_multiplier": 0.5, "typical_p": 0.95, "xtc_probability": 0.2, "adaptive_target": 0.2}]
+    return path, dict(body, **more[i % len(more)], n=1 + i % 2)
+
+
+def test_rules_equal_themselves_alone_and_preempted():
+    check_seeded([ruled(i) for i in range(20)], 20, "rules")
+    with Serve(args=["--chunk-tokens", 7]) as chunked, Serve() as whole:
+        for i in range(10):
+            a, b = [run_many(s.port, [ruled(i)])[0][0].key() for s in (chunked, whole)]
+            assert a == b, f"rules {i}: in chunks of 7"
+
+
+def test_each_rule_changes_the_text_and_an_unknown_breaker_is_refused():
+    with Serve() as s:
+        plain = [run_many(s.port, [hot(i)])[0][0].text for i in range(10)]
+        changed = [run_many(s.port, [ruled(i)])[0][0].text != plain[i] for i in range(10)]
+        assert all(changed), f"the same text as without the rule: {changed}"
+        status, reply, _ = s.post("/v1/completions", {"prompt": "a", "dry_multiplier": 1, "dry_sequence_breakers": ["\n", "no token holds this text"]})
+        assert status == 400 and reply["error"]["param"] == "dry_sequence_breakers", reply
+        status, reply, _ = s.post("/v1/completions", {"prompt": "a", "mirostat": 1, "adaptive_target": 0.5})
+        assert status == 400 and reply["error"]["param"] == "adaptive_target", reply
 
 
 def test_small_caches_are_exact_too():

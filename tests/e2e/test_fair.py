@@ -3,6 +3,7 @@ import http.client
 import json
 import multiprocessing
 import socket
+import tempfile
 import time
 
 from serve import Serve, resident_bytes
@@ -98,6 +99,43 @@ def peek(connection):
         return connection.recv(32, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except OSError:
         return b""
+
+
+def test_keys_have_their_bounds():
+    """Two gateways, three keys: each may have what stands behind it, whichever gateway it asks, and metrics say so."""
+    with tempfile.NamedTemporaryFile("w", prefix="trm-keys-") as keys:
+        keys.write("few requests=1 name=few\nlittle tokens-per-minute=60 name=little\nfree\n")
+        keys.flush()
+        with Serve(gateways=2, args=["--api-key-file", keys.name, "--threads", 1]) as s:
+            def ask(key, tokens=8):
+                return s.post("/v1/completions", {"prompt": "Once upon a time", "max_tokens": tokens, "ignore_eos": True},
+                              headers={"Authorization": f"Bearer {key}"})
+            held = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+            held.request("POST", "/v1/completions", json.dumps({"prompt": "Once", "max_tokens": 450, "ignore_eos": True, "stream": True}),
+                         {"Content-Type": "application/json", "Authorization": "Bearer few"})
+            answer = held.getresponse()
+            assert answer.status == 200 and answer.readline().startswith(b"data: ")
+            for _ in range(6):  # new connections: both gateways are asked
+                status, body, headers = ask("few")
+                assert status == 429 and int(headers["Retry-After"]) >= 1, (status, body)
+                assert body["error"]["code"] == "rate_limit_exceeded" and "running" in body["error"]["message"], body
+            assert ask("free")[0] == 200
+            answer.close()
+            held.close()
+            s.wait(lambda: ask("few")[0] == 200, 10, "a place is free once the stream has ended")
+            assert ask("little", 56)[0] == 200
+            status, body, headers = ask("little")
+            assert status == 429 and "minute" in body["error"]["message"], (status, body)
+            assert 1 <= int(headers["Retry-After"]) <= 10, headers["Retry-After"]
+            assert ask("free")[0] == 200
+            told = s.metrics("gateway", headers={"Authorization": "Bearer free"})
+            assert told['trireme_key_refused_total{key="few",bound="requests"}'] >= 6, sorted(k for k in told if "_key_" in k)
+            assert told['trireme_key_refused_total{key="little",bound="tokens"}'] >= 1
+            assert told['trireme_key_output_tokens_total{key="little"}'] == 56
+            assert not any("free" in name for name in told)
+            for reason, least in (("tenant_requests", 6), ("tenant_tokens", 1)):
+                name = f'trireme_scheduler_rejects_total{{reason="{reason}"}}'
+                assert s.counted(name, least), name
 
 
 def test_whole_answers_share_their_room():

@@ -77,7 +77,9 @@ def test_errors():
         assert error.status_code == 400 and "suffix" in error.error, error
         error = refused(lambda: c.generate(name, "x", options={"num_ctx": 10**8}))
         assert error.status_code == 400 and "num_ctx" in error.error, error
-        for path, call in (("embed", lambda: c.embed(name, "x")), ("pull", lambda: c.pull(name)), ("delete", lambda: c.delete(name)), ("copy", lambda: c.copy(name, "x"))):
+        error = refused(lambda: c.embed(name, "x"))
+        assert error.status_code == 400 and "--pooling" in error.error, error
+        for path, call in (("pull", lambda: c.pull(name)), ("delete", lambda: c.delete(name)), ("copy", lambda: c.copy(name, "x"))):
             error = refused(call)
             assert error.status_code == 400 and f"/api/{path}" in error.error, error
 

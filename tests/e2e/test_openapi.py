@@ -13,8 +13,17 @@ BASES = {"/v1/chat/completions": {"messages": CHAT}, "/v1/completions": {"prompt
          "/v1/messages/count_tokens": {"messages": CHAT}, "/v1/responses": {"input": "Hello"}, "/v1/responses/input_tokens": {"input": "Hello"},
          "/api/chat": {"messages": CHAT}, "/api/generate": {"prompt": "Hello"}, "/completion": {"prompt": "Hello"}, "/completions": {"prompt": "Hello"},
          "/infill": {"input_prefix": "a", "input_suffix": "b"}, "/tokenize": {"content": "Hello"}, "/detokenize": {"tokens": [1, 2]},
-         "/apply-template": {"messages": CHAT}, "/v1/chat/completions/render": {"messages": CHAT}}
-SHORT = {"/v1/chat/completions": "max_tokens", "/v1/completions": "max_tokens", "/v1/responses": "max_output_tokens", "/completion": "n_predict",
+         "/apply-template": {"messages": CHAT}, "/v1/chat/completions/render": {"messages": CHAT},
+         "/generate": {"text": "Hello"}, "/pooling": {"input": "Hello"}, "/classify": {"input": "Hello"}, "/v2/embed": {"texts": ["Hello"]},
+         "/v1/embeddings": {"input": "Hello"}, "/embedding": {"content": "Hello"}, "/embeddings": {"content": "Hello"},
+         "/api/embed": {"input": "Hello"}, "/api/embeddings": {"prompt": "Hello"},
+         "/models/load": {"model": "no such model"}, "/models/unload": {"model": "no such model"}, "/models/reload": {"model": "no such model"}}
+BASES |= {path: BASES[f"/v1{path}"] for path in ("/chat/completions", "/responses", "/responses/input_tokens")}
+BASES |= {f"{v1}/chat/completions/input_tokens": {"messages": CHAT} for v1 in ("", "/v1")}
+BASES |= {f"/v1{path}": BASES[path] for path in ("/tokenize", "/detokenize")}
+BASES |= {path: {"query": "Hello", "documents": ["a", "b"]} for path in ("/v1/rerank", "/v2/rerank", "/v1/reranking", "/rerank", "/reranking")}
+BASES |= {path: {"text_1": "Hello", "text_2": "b"} for path in ("/v1/score", "/score")}
+SHORT = {"/chat/completions": "max_tokens", "/responses": "max_output_tokens", "/v1/chat/completions": "max_tokens", "/v1/completions": "max_tokens", "/v1/responses": "max_output_tokens", "/completion": "n_predict", "/generate": "max_new_tokens",
          "/completions": "n_predict", "/api/chat": None, "/api/generate": None}
 WORDS = ["", "x", "auto", "none", "required", "json", "text", "é\n\"", "<|begin|>", "disabled", "\0", "resp_0"]
 
@@ -106,7 +115,7 @@ def test_random_requests():
         for case in range(CASES):
             path, fields = calls[case % len(calls)]
             body = asker.base(path)
-            for name in rng.sample(sorted(fields), rng.randrange(1, 4)):
+            for name in rng.sample(sorted(fields), rng.randrange(1, 1 + min(3, len(fields)))):
                 if name != SHORT.get(path) and name != "options":
                     body[name] = fitting(rng, fields[name]) if rng.random() < 0.6 else value(rng)
             try:

@@ -162,9 +162,13 @@ def test_memory_that_ranks_cannot_share_is_told_at_the_start():
 
 
 def test_ranks_that_cannot_meet_take_their_time():
-    """Ready at first, then the memory is gone: they register anew, but not as fast as they can, and are not ready meanwhile."""
+    """They have met, one is killed, and the memory is gone: they register anew, but not as fast as they can, and are not ready meanwhile."""
     with tempfile.TemporaryDirectory() as folder:
         with Serve(args=["--tp", 2, "--threads", 1, "--slots", 8, "--comm-form-timeout", "1s"], program=trapped(folder)) as s:
+            killed = ranks(s)[0, 1]
+            os.kill(killed, signal.SIGKILL)
+            s.wait(lambda: ranks(s).get((0, 1), killed) != killed and f"worker-1[{ranks(s).get((0, 1))}]: loaded" in s.log(), 10,
+                   "the killed rank has loaded, and its start has asked for memory")
             for pid in ranks(s).values():
                 resource.prlimit(pid, resource.RLIMIT_FSIZE, (NO_SEGMENT, resource.RLIM_INFINITY))
             lines, used = s.log().count("\n"), {pid: cpu_seconds(pid) for pid in ranks(s).values()}

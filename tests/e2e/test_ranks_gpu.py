@@ -9,7 +9,7 @@ from serve import Serve
 from stream import run_many
 from test_gpu import bodies, keys, model, same
 from test_ranks import disturb, ranks
-from tiny_models import put_whole_norm
+from tiny_models import put_heads, put_whole_norm
 
 LONG = os.environ.get("LONG") == "1"
 
@@ -83,12 +83,35 @@ def test_log_probabilities_are_those_of_the_whole():
 
 
 def test_norms_over_all_heads():
-    """Sums of squares go between the ranks in f32, by NCCL and by shared memory."""
+    """Sums of squares go between the ranks in f32. Three ranks: more than two addends, of which no sum may be rounded on the way, so NCCL and shared memory give the same."""
     prompts = [[(7 * k + 31 * i) % 2900 + 5 for k in range(5 + 9 * i)] for i in range(4)]
     with tempfile.TemporaryDirectory() as folder:
         put_whole_norm(folder)
         with serve(1, 1, folder=folder) as s:
             whole = best(s, prompts)
+        got = {}
         for comm in "nccl", "shm":
-            with serve(2, 1, comm=comm, folder=folder) as s:
-                near(best(s, prompts), whole, f"tp 2 by {comm}")
+            with serve(3, 1, comm=comm, folder=folder) as s:
+                got[comm] = best(s, prompts)
+            near(got[comm], whole, f"tp 3 by {comm}")
+        assert got["nccl"] == got["shm"], f"by NCCL {got['nccl']}, by shared memory {got['shm']}"
+
+
+def test_four_and_eight_ranks():
+    """By NCCL and by shared memory the same values, those of the whole model; and of the same seed the same bytes, alone as in a batch."""
+    prompts = [[(7 * k + 31 * i) % 2900 + 5 for k in range(5 + 9 * i)] for i in range(4)]
+    with tempfile.TemporaryDirectory() as folder:
+        put_heads(folder)
+        with serve(1, 1, folder=folder) as s:
+            whole = best(s, prompts)
+        for tp in 4, 8:
+            got = {}
+            for comm in "nccl", "shm":
+                with serve(tp, 1, comm=comm, folder=folder) as s:
+                    got[comm] = best(s, prompts)
+                    if comm == "nccl":
+                        assert "ranks have met, by NCCL" in s.log(), f"tp {tp}: not by NCCL"
+                        wanted = keys(run_many(s.port, bodies(), timeout=200)[0])
+                        same(keys(run_many(s.port, [bodies()[2]], timeout=200)[0]), wanted[2:3], f"tp {tp}: alone")
+                near(got[comm], whole, f"tp {tp} by {comm}")
+            assert got["nccl"] == got["shm"], f"tp {tp}: by NCCL {got['nccl']}, by shared memory {got['shm']}"

@@ -113,7 +113,7 @@ def test_every_field_of_the_package_is_known():
     with Echo(THINK) as e, client(e):
         for name in sorted(known - {"input", "model"}):
             status, answer = e.post("/v1/responses", {"model": "fake", "input": "x", "max_output_tokens": 1, name: [[1]]})
-            passed = {"service_tier", "safety_identifier", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "max_tool_calls", "stream_options"}
+            passed = {"safety_identifier", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "max_tool_calls", "stream_options"}
             assert (status == 200) == (name in passed), (name, answer)
             assert status == 200 or name in answer["error"]["message"], (name, answer)
 

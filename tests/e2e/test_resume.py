@@ -83,14 +83,14 @@ def running(s):
 
 
 def cancelled(s):
-    return s.metrics("scheduler")['trireme_scheduler_finishes_total{reason="cancelled"}']
+    return s.counted('trireme_scheduler_finishes_total{reason="cancelled"}')
 
 
 def test_who_leaves_for_good_is_not_waited_for():
     """Without X-Conversation-Id a stream ends with its client; with it, it runs on and is whole for who comes back."""
     with Serve(args=["--min-step-ms", 10]) as s:
         fetch(s.port, "POST", "/v1/completions", LONG, stop_after=300)
-        s.wait(lambda: running(s) == 0, 2, "the cancelled stream's end")
+        s.wait(lambda: running(s) == 0, 10, "the cancelled stream's end")
         assert cancelled(s) == 1
         _, begun = fetch(s.port, "POST", "/v1/completions", LONG, {"X-Conversation-Id": "stay"}, stop_after=300)
         time.sleep(0.5)
@@ -101,14 +101,41 @@ def test_who_leaves_for_good_is_not_waited_for():
         assert cancelled(s) == 1
 
 
+def test_a_client_that_wants_no_more_ends_it():
+    """DELETE ends a stream that runs without a reader, one that is read, and one that is whole; only its key may."""
+    with Serve(args=["--min-step-ms", 10, "--api-key", "one,two"]) as s:
+        one, two = ({"Authorization": f"Bearer {key}"} for key in ("one", "two"))
+        for name, tokens, until in (("runs", 400, 300), ("whole", 5, None)):
+            fetch(s.port, "POST", "/v1/completions", dict(LONG, max_tokens=tokens), {**one, "X-Conversation-Id": name}, stop_after=until)
+            assert fetch(s.port, "DELETE", f"/v1/stream/{name}", headers=two)[0] == 404, "another key's"
+            assert fetch(s.port, "DELETE", f"/v1/stream/{name}", headers=one) == (204, b"")
+            s.wait(lambda: running(s) == 0, 2, f"the end of '{name}'")
+            assert fetch(s.port, "GET", f"/v1/stream/{name}", headers=one)[0] == 404
+            assert fetch(s.port, "DELETE", f"/v1/stream/{name}", headers=one)[0] == 404
+        assert fetch(s.port, "DELETE", "/v1/stream/a%20b", headers=one)[0] == 400
+
+        async def read_and_delete():
+            reader = asyncio.create_task(request(s.port, "/v1/completions", LONG, headers=["X-Conversation-Id: read", "Authorization: Bearer one"]))
+            await asyncio.sleep(0.6)
+            status = await asyncio.get_running_loop().run_in_executor(None, lambda: fetch(s.port, "DELETE", "/v1/stream/read", headers=one)[0])
+            return await reader, status
+        reader, status = asyncio.run(read_and_delete())
+        assert status == 204 and not reader.done, (status, reader)
+        s.wait(lambda: running(s) == 0, 2, "what was read ran on")
+        s.wait(lambda: s.metrics("scheduler")["trireme_scheduler_record_bytes"] == 0, 10, "nothing is kept")
+
+
 def test_how_many_and_how_long():
     with Serve(args=["--tenant-streams", 2, "--record-ttl", "2s", "--min-step-ms", 10]) as s:
         for name in ("a", "b", "c"):
             fetch(s.port, "POST", "/v1/completions", dict(LONG, max_tokens=5), {"X-Conversation-Id": name})
-        assert [fetch(s.port, "GET", f"/v1/stream/{n}")[0] for n in ("b", "c", "a")] == [200, 200, 404]
-        fetch(s.port, "POST", "/v1/completions", LONG, {"X-Conversation-Id": "left"}, stop_after=300)
-        s.wait(lambda: running(s) == 0, 5, "nobody came back")
-        assert fetch(s.port, "GET", "/v1/stream/left")[0] == 404
+        found = [fetch(s.port, "GET", f"/v1/stream/{n}")[0] for n in ("b", "c", "a")]
+        assert found == [200, 200, 404], found
+        longer = dict(LONG, max_tokens=900)  # 9 s: it must not end before it is given up, for an answer that ended is kept anew
+        fetch(s.port, "POST", "/v1/completions", longer, {"X-Conversation-Id": "left"}, stop_after=300)
+        s.wait(lambda: running(s) == 0, 8, "nobody came back")
+        status, rest = fetch(s.port, "GET", "/v1/stream/left")
+        assert status == 404, (status, rest[-300:])
 
 
 def test_the_latest_reader_has_it():

@@ -63,9 +63,9 @@ def check(put):
             assert keys(run_many(s.port, requests)[0]) == alone, "after kill -9: no state is left"
             again = run_many(s.port, requests)[0]
             assert keys(again) == alone and sum(cached(again)) >= sum(hits), "kept anew"
-        with Serve(model=folder, args=["--blocks", 28, "--block-tokens", 16]) as s:
+        with Serve(model=folder, args=["--blocks", 28, "--block-tokens", 16, "--min-step-ms", 5]) as s:  # they meet, however late each is sent
             assert keys(run_many(s.port, requests)[0]) == alone, "after preemption"
-            assert s.metrics("scheduler").get("trireme_scheduler_preemptions_total", 0) > 0, "nothing was preempted: the test has no force"
+            assert s.counted("trireme_scheduler_preemptions_total"), "nothing was preempted: the test has no force"
         with Serve(model=folder, args=["--min-step-ms", 15, "--chunk-tokens", 16]) as s:
             killed = run_many(s.port, requests, during=kill_when_streaming(s))[0]
             assert keys(killed) == alone, "after kill -9 of the worker"

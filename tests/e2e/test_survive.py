@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from chaos import FAULTS, Arena, bodies, gateways_die, run_streams, tokens_seen
+from chaos import FAULTS, SERVE, Arena, bodies, gateways_die, run_streams, tokens_seen
 from serve import Serve, binary
 from stream import Result, request, run_many
 
@@ -45,7 +45,7 @@ def test_poisoned_request_is_refused_and_others_live():
     """One prompt aborts its worker (a hook for tests); 63 others end byte-equal."""
     requests = bodies()[:63]
     trigger = 299
-    with Serve(args=["--min-step-ms", 20, "--slots", 128], hooks={"HOOK_ABORT_TOKEN": str(trigger)}) as s:
+    with Serve(args=["--min-step-ms", 20, "--slots", 128, *SERVE], hooks={"HOOK_ABORT_TOKEN": str(trigger)}) as s:
         wanted = [r.key() for r in asyncio.run(run_streams(s, requests))[0]]
 
         async def main():
@@ -58,7 +58,7 @@ def test_poisoned_request_is_refused_and_others_live():
             return results, bad
         deaths = s.metrics("scheduler").get("trireme_scheduler_worker_faults_total", 0)
         results, bad = asyncio.run(main())
-        deaths = s.metrics("scheduler")["trireme_scheduler_worker_faults_total"] - deaths
+        deaths = s.counted("trireme_scheduler_worker_faults_total", deaths + 1) - deaths
         wrong = [i for i, r in enumerate(results) if r.key() != wanted[i]]
         assert not wrong, f"streams {wrong[:5]} of 63 were lost: {results[wrong[0]].error}"
         assert bad.error, f"the poisoned request was served: {bad.text}"
@@ -102,3 +102,36 @@ def test_two_workers_scale_up_and_down():
 
 def scale(server, count):
     subprocess.run([binary(), "scale", str(count), "--run-dir", server.run_dir], check=True, timeout=20, stdout=subprocess.DEVNULL)
+
+
+def test_a_slow_disk_under_the_weights_ends_nothing():
+    """The pages of the weights are gone and come back slowly (a hook for tests), while others stream: their tokens are the same, nobody is
+    fenced or started again, and the gateway answers meanwhile."""
+    body = {"prompt": [5, 6, 8, 9], "max_tokens": 40, "seed": 3, "ignore_eos": True, "stream": True}
+    slow = {"prompt": [5, 6, 7, 9], "max_tokens": 5, "ignore_eos": True, "stream": True}
+    with Serve(args=["--min-step-ms", 20], hooks={"HOOK_SLOW_DISK_MS": "60"}) as s:
+        wanted = run_many(s.port, [("/v1/completions", body)])[0][0].key()
+        before, workers = s.metrics("scheduler"), s.pids("worker")
+
+        async def main():
+            results, most = [Result(body) for _ in range(3)], 0.0
+            tasks = [asyncio.create_task(request(s.port, "/v1/completions", body, r, timeout=60)) for r in results]
+            while not all(tokens_seen(r)[0] >= 1 for r in results):
+                await asyncio.sleep(0.01)
+            began = time.monotonic()
+            tasks.append(asyncio.create_task(request(s.port, "/v1/completions", slow, timeout=60)))
+            while not all(t.done() for t in tasks):
+                asked = time.monotonic()
+                assert (await asyncio.to_thread(s.get, "/health/live"))[0] == 200
+                most = max(most, time.monotonic() - asked)
+                await asyncio.sleep(0.1)
+            return results, tasks[-1].result(), time.monotonic() - began, most
+        results, last, took, most = asyncio.run(main())
+        assert took > 1.5, f"the disk was not slow: {took:.2f} s"
+        assert all(r.key() == wanted for r in results), "other tokens after the wait"
+        assert last.status == 200, last.status
+        after = s.metrics("scheduler")
+        for name in ("trireme_scheduler_worker_deaths_total", "trireme_scheduler_fences_total", "trireme_scheduler_reregistrations_total"):
+            assert after.get(name, 0) == before.get(name, 0), name
+        assert s.pids("worker") == workers
+        assert most < 2, f"the gateway took {most:.2f} s to say that it lives"

@@ -58,6 +58,20 @@ def put_whole_norm(folder):
     put_model(folder, config, shapes, draw)
 
 
+def put_heads(folder, heads=8, hidden=128, ffn=128):
+    """Llama with as many heads as there may be ranks, each with keys of its own."""
+    shapes = {"model.embed_tokens.weight": [VOCAB, hidden], "model.norm.weight": [hidden]}
+    for i in range(2):
+        at = f"model.layers.{i}."
+        shapes |= {at + f"self_attn.{p}_proj.weight": [hidden, hidden] for p in "qkvo"}
+        shapes |= {at + "input_layernorm.weight": [hidden], at + "post_attention_layernorm.weight": [hidden],
+                   at + "mlp.gate_proj.weight": [ffn, hidden], at + "mlp.up_proj.weight": [ffn, hidden], at + "mlp.down_proj.weight": [hidden, ffn]}
+    config = dict(architectures=["LlamaForCausalLM"], model_type="llama", vocab_size=VOCAB, hidden_size=hidden, intermediate_size=ffn,
+                  num_hidden_layers=2, num_attention_heads=heads, num_key_value_heads=heads, max_position_embeddings=2048, tie_word_embeddings=True,
+                  eos_token_id=3067)
+    put_model(folder, config, shapes, draw)
+
+
 def mamba2_shapes(at, hidden, heads, dim, groups, state, taps):
     width, conv = heads * dim, heads * dim + 2 * groups * state
     return {at + "in_proj.weight": [width + conv + heads, hidden], at + "conv1d.weight": [conv, 1, taps], at + "conv1d.bias": [conv],

@@ -44,10 +44,15 @@ struct fake_gateway {
     } bundle;
     struct arena arena;
     struct buf out;
-    bool no_ack; /* acknowledge nothing */
+    bool no_ack;    /* acknowledge nothing */
+    bool any_token; /* take tokens that are not the model's, too */
 };
 
 MUST_CHECK int fake_gateway_new(struct fake_gateway **out, const char *endpoint, struct error *err);
+/* The same over tcp, with its key and the list that has the scheduler's. */
+MUST_CHECK int fake_gateway_new_on_tcp(struct fake_gateway **out, const char *endpoint,
+                                       const char *key_file, const char *allow_keys,
+                                       struct error *err);
 void fake_gateway_free(struct fake_gateway **gateway);
 /* Dispatches for at most ms. */
 void fake_gateway_run(struct fake_gateway *g, int64_t ms);

@@ -301,8 +301,11 @@ int fake_worker_new(struct fake_worker **out, const struct fake_worker_config *c
     w->held_hashes = mem_calloc(w->config.blocks, sizeof *w->held_hashes);
     w->loaded = !config->load_ms;
     w->loaded_ms = clock_ms() + config->load_ms;
-    struct link_client_config link = {
-        .endpoint = config->endpoint, .role = WIRE_ROLE_WORKER, .instance = config->instance};
+    struct link_client_config link = {.endpoint = config->endpoint,
+                                      .role = WIRE_ROLE_WORKER,
+                                      .instance = config->instance,
+                                      .key_file = config->key_file,
+                                      .allow_keys = config->allow_keys};
     int rc = link_client_new(&w->link, &link, &CALLS, w, err);
     *out = w;
     if (rc)

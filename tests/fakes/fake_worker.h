@@ -15,7 +15,8 @@
 
 struct fake_worker_config {
     const char *endpoint;
-    struct u128 instance; /* zero: drawn */
+    const char *key_file, *allow_keys; /* for tcp */
+    struct u128 instance;              /* zero: drawn */
     uint32_t slots, blocks, block_tokens, max_step_tokens, max_context,
         steps_in_flight;  /* 0: 16, 512, 16, 64, 2048, 2 */
     int64_t step_ms;      /* a step takes so long */

@@ -13,7 +13,8 @@ static void check_taken(const struct genreq *g) {
     CHECK(g->stop_count <= GENREQ_STOPS_MAX && g->stop_tokens.count <= GENREQ_STOP_TOKENS_MAX);
     CHECK(g->bias_ids.count == g->bias_values.count && g->bias_ids.count <= GENREQ_BIAS_MAX);
     uint32_t wanted = genreq_max_tokens(g, 1);
-    CHECK(wanted >= 1 && wanted <= WIRE_MAX_TOKENS);
+    bool may_want_none = g->dialect != GENREQ_MESSAGES && g->dialect != GENREQ_RESPONSES;
+    CHECK((wanted >= 1 || may_want_none) && wanted <= WIRE_MAX_TOKENS);
     for (uint32_t i = 0; i < g->stop_count; i++) {
         CHECK(g->stops[i].len >= 1 && g->stops[i].len <= GENREQ_STOP_BYTES_MAX);
         CHECK(utf8_valid(g->stops[i].data, g->stops[i].len) &&

@@ -15,15 +15,13 @@ while [ $# -gt 0 ]; do
     shift
 done
 limit_kb=$((36 * 1024)) # with the tree, what one call to a lent machine carries; the emulated folder goes nowhere
-tests=$(cd tests/unit/emu && ls test_*.c | sed -E 's|^test_(.*)\.c$|\1|' | grep -vxE 'emulator|hopper|launches|quant|row_ops|goldens') # those of later families have no room
+tests=$(cd tests/unit/emu && ls test_*.c | sed -E 's|^test_(.*)\.c$|\1|' | grep -vxE 'emulator|hopper|launches')
 
 # --- the programs ---
 if [ $emulated = 1 ]; then
     from=$BUILD_RELEASE
     configure release "$from" || exit 1
-    # shellcheck disable=SC2086
-    ninja -C "$from" -j"$(nproc)" trireme-emu bench_gpu_emulated $(printf 'test_emu_%s ' $tests) >&2 </dev/null || exit 1
-    serve=trireme-emu bench=bench_gpu_emulated prefix=test_emu_
+    programs=(trireme-emu bench_gpu_emulated test_gpu_emulated)
 else
     need_nvcc || die "gpu --pack: no nvcc of CUDA 12.8 or later, and none could be fetched"
     from=$ROOT/build/gpu
@@ -33,36 +31,40 @@ else
     say "building for $arch"
     cmake --preset release -B "$from" -DTRIREME_CUDA=ON -DTRIREME_CUDA_SHARED=ON "-DTRIREME_CUDA_ARCHITECTURES=$arch" "-DCMAKE_CUDA_COMPILER=$NVCC" "${launcher[@]}" >"$from.configure.log" 2>&1 ||
         { tail -20 "$from.configure.log" >&2; exit 1; }
-    # shellcheck disable=SC2086
-    ninja -C "$from" -j"$(nproc)" trireme bench_gpu $(printf 'test_gpu_%s ' $tests) >&2 </dev/null || exit 1
-    serve=trireme bench=bench_gpu prefix=test_gpu_
+    programs=(trireme bench_gpu test_gpu)
 fi
+ninja -C "$from" -j"$(nproc)" "${programs[@]}" >&2 </dev/null || exit 1
 
 # --- the folder ---
 rm -rf "$out"
 mkdir -p "$out/bin" "$out/programs" "$out/lib" "$out/tests/gpu" "$out/tests/e2e" "$out/bench/gpu" "$out/demo" "$out/docs"
-put() { # put PROGRAM NAME; bin/NAME unpacks it and the libraries here when first asked, and starts it with them, which nothing else gets to see
-    strip -o "$out/programs/$2" "$from/bin/$1"
-    cat >"$out/bin/$2" <<TEXT
+start() { # start NAME PROGRAM [SETTING]: bin/NAME unpacks the program and the libraries here when first asked, and starts it with them, which nothing else gets to see
+    cat >"$out/bin/$1" <<TEXT
 #!/bin/sh
-here=\$(cd "\$(dirname "\$0")/.." && pwd)
+${3:+export $3
+}here=\$(cd "\$(dirname "\$0")/.." && pwd)
 for file in "\$here"/lib/*.gz "\$here/programs/$2.gz"; do
     [ -e "\${file%.gz}" ] || { gzip -dc "\$file" >"\$file.\$\$" && chmod +x "\$file.\$\$" && mv "\$file.\$\$" "\${file%.gz}"; } || exit 1
 done
 LD_LIBRARY_PATH=\$here/lib\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH} exec "\$here/programs/$2" "\$@"
 TEXT
-    chmod +x "$out/bin/$2"
+    chmod +x "$out/bin/$1"
 }
-put $serve trireme
-put $bench bench_gpu
-for test in $tests; do put "$prefix$test" "test_gpu_$test"; done
+names=(trireme bench_gpu test_gpu)
+for i in 0 1 2; do
+    name=${names[i]}
+    strip -o "$out/programs/$name" "$from/bin/${programs[i]}"
+    [ "$name" = test_gpu ] || start "$name" "$name"
+done
+for test in $tests; do start "test_gpu_$test" test_gpu "TRIREME_TEST_FILE=test_$test.c"; done
 # What a machine need not have lies beside the programs; libc, libm and the loader are the machine's own.
 [ $emulated = 1 ] || strip -o "$out/lib/libtrireme_cuda.so" "$from/libtrireme_cuda.so"
 for file in "$out"/programs/*; do LD_LIBRARY_PATH=$from ldd "$file"; done | grep -v libtrireme_cuda | awk '$3 ~ /^\// { print $3 }' | sort -u |
     grep -vE '/(libc|libm|libpthread|libdl|librt|libresolv|ld-linux[^/]*)\.so' | while read -r lib; do cp -L "$lib" "$out/lib/"; done
 cp -r demo/model "$out/demo/"
-mkdir -p "$out/tests/goldens/models"
-cp tests/goldens/models/head*.json "$out/tests/goldens/models/"
+mkdir -p "$out/tests/goldens/models" "$out/tests/goldens/quant"
+cp tests/goldens/models/*.json "$out/tests/goldens/models/"
+cp tests/goldens/quant/blocks.bin "$out/tests/goldens/quant/"
 cp tests/gpu/*.sh tests/gpu/*.awk "$out/tests/gpu/"
 cp tests/e2e/serve.py tests/e2e/stream.py tests/e2e/run.py tests/e2e/test_gpu.py "$out/tests/e2e/"
 cp bench/gpu/*.py "$out/bench/gpu/"
@@ -82,7 +84,7 @@ chmod +x "$out/dev" "$out"/tests/gpu/*.sh
 
 # --- what must hold of it ---
 newest=$(for file in "$out"/programs/* "$out"/lib/*; do objdump -T "$file" 2>/dev/null; done | grep -oE 'GLIBC_[0-9.]+' | sort -Vu | tail -1)
-gzip -9 "$out"/programs/* "$out"/lib/* # the programs share most of their code, the kernels' scalar and CPU forms
+gzip -9 "$out"/programs/* "$out"/lib/*
 size_kb=$(du -sk "$out" | cut -f1)
 say "$out: $((size_kb / 1024)) MB, needs $newest"
 [ $emulated = 1 ] || [ "$size_kb" -lt "$limit_kb" ] || die "gpu --pack: $size_kb KB; $limit_kb are allowed"

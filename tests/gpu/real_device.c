@@ -7,6 +7,7 @@ void emu_set_blas_choice(int choice);
 void emu_set_device(int arch, int compiled);
 void emu_recover(void);
 const char *emu_failure(void);
+uint64_t emu_launch_count(void);
 
 void emu_set_order(int order, uint64_t seed) {
     (void)order;
@@ -22,4 +23,7 @@ void emu_set_device(int arch, int compiled) {
 void emu_recover(void) {}
 const char *emu_failure(void) {
     return "see the lines above";
+}
+uint64_t emu_launch_count(void) {
+    return 0;
 }

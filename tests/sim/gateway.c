@@ -205,6 +205,18 @@ static void attach(struct world *w, uint32_t idx, const struct gateway_request *
     send_up(w, idx, m);
 }
 
+void gateway_attach(struct world *w, uint32_t idx, uint32_t left) {
+    attach(w, idx, &w->left.items[left]);
+}
+
+/* Its client comes to the other gateway at once, or long after the scheduler knows of the death. */
+static void leave(struct world *w, uint32_t idx, const struct gateway_request *r) {
+    uint64_t draw = mix(mix(w->seed, 0x6c656674), w->left.count);
+    vec_push(&w->left, *r);
+    at(w, w->now + (int64_t)(draw % 2 ? draw / 2 % 12000 : 0), EVENT_ATTACH, 1 - idx,
+       (uint32_t)w->left.count - 1, NULL);
+}
+
 void gateway_kill(struct world *w, uint32_t idx) {
     struct fake_gateway *g = &w->gateways[idx];
     if (!g->alive)
@@ -214,7 +226,7 @@ void gateway_kill(struct world *w, uint32_t idx) {
     for (uint32_t i = 0; i < GATEWAY_REQUESTS; i++) {
         struct gateway_request *r = &g->requests[i];
         if (r->state == REQUEST_OPEN && r->resumable && r->ever_accepted)
-            attach(w, 1 - idx, r);
+            leave(w, idx, r);
         r->state = REQUEST_FREE;
     }
     at(w, w->now + 100 + below(w, 3000), EVENT_RESTART, idx, 0, NULL);

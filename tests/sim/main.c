@@ -20,6 +20,7 @@ struct shared {
     X(rejected)                                                                                    \
     X(poisoned)                                                                                    \
     X(resubmitted)                                                                                 \
+    X(attached)                                                                                    \
     X(hits)                                                                                        \
     X(snapshots)                                                                                   \
     X(restores) X(preemptions) X(evictions) X(retransmits) X(wasted) X(fences) X(faults)

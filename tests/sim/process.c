@@ -22,6 +22,7 @@ static void send_down(struct process *p, struct message *m, uint32_t peer, struc
 
 static void on_plan(void *ctx, struct u128s ranks, const struct wire_plan *plan) {
     struct process *p = ctx;
+    policy_plan(p, ranks, plan);
     for (size_t i = 0; i < ranks.count; i++) {
         uint32_t peer = peer_of(p, ranks.items[i]);
         if (peer == PEERS)
@@ -32,8 +33,17 @@ static void on_plan(void *ctx, struct u128s ranks, const struct wire_plan *plan)
     }
 }
 
+static void set_stream(struct process *p, struct u128 id, bool open) {
+    while (p->streams.count < id.lo)
+        vec_push(&p->streams, false);
+    p->streams.items[id.lo - 1] = open;
+}
+
 static void on_deltas(void *ctx, struct u128 gateway, const struct wire_deltas *deltas) {
     struct process *p = ctx;
+    for (size_t i = 0; i < deltas->requests.count; i++)
+        if (deltas->finishes.items[i])
+            set_stream(p, deltas->requests.items[i], false);
     uint32_t peer = peer_of(p, gateway);
     if (peer == PEERS)
         return;
@@ -44,6 +54,7 @@ static void on_deltas(void *ctx, struct u128 gateway, const struct wire_deltas *
 
 static void on_reject(void *ctx, struct u128 gateway, const struct wire_reject *reject) {
     struct process *p = ctx;
+    set_stream(p, reject->request, false);
     uint32_t peer = peer_of(p, gateway);
     if (peer == PEERS)
         return;
@@ -112,6 +123,8 @@ void process_kill(struct world *w, uint32_t idx) {
     p->alive = false;
     sched_free(&p->core);
     vec_release(&p->attempts);
+    vec_release(&p->streams);
+    policy_release(&p->policy);
     while (p->inbox) {
         struct message *m = p->inbox;
         p->inbox = m->next;
@@ -122,6 +135,7 @@ void process_kill(struct world *w, uint32_t idx) {
 static void after_event(struct process *p) {
     struct world *w = p->world;
     sched_check(p->core);
+    policy_shares(p);
     if (p->turn_due)
         return;
     p->turn_due = true;
@@ -183,12 +197,31 @@ static void take_ack(struct process *p, const struct message *m) {
          (unsigned long long)old);
 }
 
+/* A stream that runs, or waits, here goes to the gateway that asks for it, whichever gateway had it:
+ * unless that one comes from an attempt that this scheduler has missed. */
 static void take_attach(struct process *p, const struct message *m) {
-    uint64_t before = sched_counts(p->core).rejected[WIRE_REJECT_UNKNOWN];
-    sched_attach(p->core, p->world->now, m->from, &m->u.attach);
+    const struct wire_attach *attach = &m->u.attach;
+    uint64_t before = sched_counts(p->core).rejected[WIRE_REJECT_UNKNOWN],
+             idx = attach->request.lo - 1;
+    bool owed = idx < p->streams.count && p->streams.items[idx] &&
+                attach->attempt == p->attempts.items[idx] + 1;
+    sched_attach(p->core, p->world->now, m->from, attach);
     bool taken = sched_counts(p->core).rejected[WIRE_REJECT_UNKNOWN] == before;
+    MUST(p->world, taken || !owed, "an open stream, %llu, is refused to who takes it up",
+         (unsigned long long)attach->request.lo);
     if (taken)
-        note_attempt(p, m->u.attach.request, m->u.attach.attempt);
+        note_attempt(p, attach->request, attach->attempt);
+    p->world->attached += taken && owed;
+}
+
+/* Those with a deadline may end at any time, and so may what aborts workers. */
+static void take_submit(struct process *p, const struct message *m) {
+    const struct wire_submit *submit = &m->u.submit;
+    bool lasts = submit->resumable && !submit->deadline_ms &&
+                 !p->world->truths.items[submit->request.lo - 1].killer;
+    note_attempt(p, submit->request, submit->attempt);
+    set_stream(p, submit->request, lasts);
+    sched_submit(p->core, p->world->now, m->from, submit);
 }
 
 static void call_core(struct process *p, const struct message *m) {
@@ -209,11 +242,11 @@ static void call_core(struct process *p, const struct message *m) {
         if (m->peer >= GATEWAYS && m->peer < SUPERVISOR)
             sched_worker_heartbeat(core, w->now, m->from, &m->u.heartbeat);
         break;
-    case WIRE_SUBMIT:
-        note_attempt(p, m->u.submit.request, m->u.submit.attempt);
-        sched_submit(core, w->now, m->from, &m->u.submit);
+    case WIRE_SUBMIT: take_submit(p, m); break;
+    case WIRE_CANCEL:
+        set_stream(p, m->u.cancel.request, false);
+        sched_cancel(core, w->now, m->from, &m->u.cancel);
         break;
-    case WIRE_CANCEL: sched_cancel(core, w->now, m->from, &m->u.cancel); break;
     case WIRE_PAUSE: sched_pause(core, w->now, m->from, &m->u.pause); break;
     case WIRE_ACK: take_ack(p, m); break;
     case WIRE_RESEND: sched_resend(core, w->now, m->from, &m->u.resend); break;
@@ -235,7 +268,7 @@ static void handle_message(struct process *p, struct message *m) {
     struct frame frame = {.kind = m->kind, .epoch = m->epoch};
     enum epoch_verdict verdict =
         epoch_compare_frame(&p->epoch, &frame, m->kind == WIRE_HELLO ? &m->u.hello : NULL, served,
-                            w->now - p->started_at);
+                            w->now - p->started_at, (uint64_t)w->now);
     if (verdict == EPOCH_SUPERSEDED) {
         trace(w, "superseded", (uint64_t)(p - w->procs), m->peer, m->epoch.number, p->epoch.number);
         bool current = p == &w->procs[w->current];
@@ -316,7 +349,9 @@ void process_turn(struct world *w, uint32_t idx) {
     if (!p->alive || p->paused_until > w->now || (!p->turn_due && p->wants > w->now))
         return;
     p->turn_due = false;
+    policy_turn_begins(p);
     p->wants = sched_run(p->core, w->now);
+    policy_turn_ends(p);
     sched_check(p->core);
     struct sched_counts counts = sched_counts(p->core);
     MUST(w, counts.waiting <= w->config.waiting_max, "%u wait", counts.waiting);

@@ -146,6 +146,43 @@ struct fake_worker {
 
 /* ---- Schedulers ---- */
 
+/* What policy.c writes down of a core, to compare with what becomes of it. */
+struct seen_sequence {
+    uint64_t number;
+    const struct sequence *q; /* valid until the turn ends */
+    const struct replica *replica;
+    uint32_t cost; /* positions to compute again */
+    uint8_t state;
+    bool resumed;
+};
+struct seen_sequences {
+    struct seen_sequence *items; /* in the queue or in slots; by number */
+    size_t count, cap;
+    uint64_t preemptions; /* until then */
+};
+struct seen_tenant {
+    const struct model *model;
+    struct u128 id;
+    uint64_t served, floor; /* of the core */
+    uint64_t computed;      /* for it, since */
+};
+struct seen_request {
+    struct u128 id;
+    bool bound; /* to a model and its tenant there */
+};
+struct policy {
+    struct seen_sequences turn, plan, now; /* before the turn; before a plan of it */
+    struct {
+        struct seen_tenant *items;
+        size_t count, cap;
+    } tenants;
+    struct {
+        struct seen_request *items;
+        size_t count, cap;
+    } requests;
+    uint64_t arrivals;
+};
+
 struct known_peer {
     bool known, silent, served;
     struct u128 instance;
@@ -161,8 +198,13 @@ struct process {
     struct {
         uint32_t *items;
         size_t count, cap;
-    } attempts;                   /* by truth: the highest attempt handed to the core */
+    } attempts; /* by truth: the highest attempt handed to the core */
+    struct {
+        bool *items;
+        size_t count, cap;
+    } streams; /* by truth: the core has it, open, and whoever attaches has to get it */
     struct message *inbox, *last; /* while stopped */
+    struct policy policy;
 };
 
 /* ---- The world ---- */
@@ -183,7 +225,8 @@ enum event_kind {
     EVENT_FAULT,
     EVENT_WAKE,
     EVENT_RESTART,
-    EVENT_GATEWAY
+    EVENT_GATEWAY,
+    EVENT_ATTACH
 };
 struct event {
     int64_t at;
@@ -241,12 +284,17 @@ struct world {
     uint32_t fault_counts[FAULT_KINDS];
     uint32_t drop_next, duplicate_next, delay_next;
     bool quiet; /* no faults, no new requests any more */
+    /* what dead gateways left, until their clients come back */
+    struct {
+        struct gateway_request *items;
+        size_t count, cap;
+    } left;
     /* of the day */
     uint32_t worker_count, target_events, request_goal, arrival_ms, priority_levels, tenants;
     bool class_sensitive;
     uint32_t killer_goal, killer_count; /* requests that abort their worker */
     struct sched_config config;
-    uint64_t finished, rejected, poisoned, resubmitted, steps, hits, snapshots, restores,
+    uint64_t finished, rejected, poisoned, resubmitted, attached, steps, hits, snapshots, restores,
         preemptions, evictions, retransmits, wasted, fences, faults;
     unsigned moves_seen[SEQUENCE_STATES]; /* from a state, a bit for each to */
     struct trace_line trace[TRACE_LINES];
@@ -313,6 +361,8 @@ void gateway_receive(struct world *w, uint32_t idx, struct message *m);
 void gateway_beat(struct world *w, uint32_t idx);
 void gateway_arrival(struct world *w);
 void gateway_kill(struct world *w, uint32_t idx);
+/* A client of a dead gateway comes to another: number `left` of what was left. */
+void gateway_attach(struct world *w, uint32_t idx, uint32_t left);
 void gateway_flush(struct world *w, uint32_t idx);
 uint32_t gateways_open(const struct world *w);
 
@@ -336,6 +386,14 @@ void supervisor_tell_exit(struct world *w, struct u128 instance, enum wire_exit_
                           bool fault);
 
 void fault_inject(struct world *w, enum fault fault);
+
+/* ---- policy.c ---- */
+/* After each event; before and after a turn; with each plan of it. */
+void policy_shares(struct process *process);
+void policy_turn_begins(struct process *process);
+void policy_plan(struct process *process, struct u128s ranks, const struct wire_plan *plan);
+void policy_turn_ends(struct process *process);
+void policy_release(struct policy *policy);
 
 /* ---- moves.c ---- */
 /* Adds the moves of sequences that this core has made. */

@@ -177,6 +177,8 @@ static void reset(struct world *w, uint64_t seed) {
     fresh.free_messages = w->free_messages;
     fresh.truths.items = w->truths.items;
     fresh.truths.cap = w->truths.cap;
+    fresh.left.items = w->left.items;
+    fresh.left.cap = w->left.cap;
     fresh.seal_contents.items = w->seal_contents.items;
     fresh.seal_contents.cap = w->seal_contents.cap;
     *w = fresh;
@@ -254,6 +256,7 @@ static void handle(struct world *w, const struct event *event) {
             gateway_start(w, event->who);
         break;
     case EVENT_GATEWAY: gateway_flush(w, event->who); break;
+    case EVENT_ATTACH: gateway_attach(w, event->who, event->generation); break;
     }
 }
 
@@ -362,5 +365,6 @@ void world_release(struct world *w) {
     }
     vec_release(&w->events);
     vec_release(&w->truths);
+    vec_release(&w->left);
     vec_release(&w->seal_contents);
 }

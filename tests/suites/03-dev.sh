@@ -43,8 +43,8 @@ installs() { # installs NAME OS_RELEASE INSTALLED WANTED: what need_packages of 
     got="$got$(grep -v ' update ' "$here/installed" 2>/dev/null)"
     if [ "$got" = "$4" ]; then ok "dev.$name"; else not_ok "dev.$name" "it is '$got', expected '$4'"; fi
 }
-debian_all='cmake ninja-build gcc g++ pkg-config libzmq3-dev libevent-dev libcjson-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libyaml-dev libxxhash-dev libpcre2-dev libutf8proc-dev libedit-dev curl ca-certificates'
-fedora_all='cmake ninja-build gcc gcc-c++ pkgconf-pkg-config zeromq-devel libevent-devel cjson-devel protobuf-c-devel protobuf-c-compiler protobuf-compiler libyaml-devel xxhash-devel pcre2-devel utf8proc-devel libedit-devel curl ca-certificates'
+debian_all='cmake ninja-build gcc g++ pkg-config libzmq3-dev libevent-dev libcjson-dev libprotobuf-c-dev protobuf-c-compiler protobuf-compiler libyaml-dev libxxhash-dev libpcre2-dev libutf8proc-dev libedit-dev libcurl4-openssl-dev libssl-dev curl ca-certificates'
+fedora_all='cmake ninja-build gcc gcc-c++ pkgconf-pkg-config zeromq-devel libevent-devel cjson-devel protobuf-c-devel protobuf-c-compiler protobuf-compiler libyaml-devel xxhash-devel pcre2-devel utf8proc-devel libedit-devel libcurl-devel openssl-devel curl ca-certificates'
 apt='apt-get install -q -y --no-install-recommends'
 dnf='dnf install -q -y --setopt=install_weak_deps=False'
 installs debian_12 'ID=debian\nVERSION_ID="12"\n' '' "$apt $debian_all"
@@ -62,6 +62,27 @@ for system in 'debian 12 yes' 'debian 13 no' 'ubuntu 24.04 no' 'fedora 42 no'; d
     else not_ok "dev.warnings_are_errors_on_$id"_"$version" "it is $got"; fi
 done
 
+# --within: a suite begins if what it declares, times how slow the machine has been, fits into what is left.
+printf '#!/bin/sh\n# timeout: 900\n# seconds: 100\n' >"$here/10-slow-long.sh"
+printf '#!/bin/sh\n# long: yes\n' >"$here/20-both.sh"
+fits() { # fits NAME yes|no WITHIN ELAPSED SPENT EXPECTED [FILE]
+    local started=$((SECONDS - $4)) WITHIN=$3 spent=$5 expected=$6 got=no
+    suite_fits "${7:-$here/10-slow-long.sh}" && got=yes
+    if [ $got = "$2" ]; then ok "dev.within_$1"; else not_ok "dev.within_$1" "it is $got"; fi
+}
+fits nothing_begun yes 150 0 0 0
+fits too_late no 150 60 0 0
+fits a_slow_machine no 390 200 199 99
+fits a_fast_machine yes 320 200 50 100
+fits no_limit yes '' 9999 99 1
+fits undeclared yes 161 99 0 0 "$here/20-both.sh"
+for case in 'slow 0 10-slow-long no' 'slow 1 10-slow-long yes' 'both 0 20-both yes' 'both 1 20-both yes' 'other 1 20-both no'; do
+    read -r filter long file wanted <<<"$case"
+    got=$(suite_runs "$here/$file.sh" "$long" "$filter" && echo yes || echo no)
+    if [ "$got" = "$wanted" ]; then ok "dev.suite_${filter}_$long"; else not_ok "dev.suite_${filter}_$long" "it is $got"; fi
+done
+if [ "$(lot a b c d | sort | tr -d '\n')" = abcd ]; then ok dev.lot_has_all; else not_ok dev.lot_has_all "$(lot a b c d)"; fi
+
 # bench NAME [ARGUMENT...]: a quick run prints figures and ends well.
 bench() {
     local name=$1 rc=0
@@ -74,7 +95,7 @@ for dir in "$ROOT"/bench/*/; do
     name=$(basename "$dir")
     case $name in
     gpu) bench gpu --emulated ;;
-    text | templates)
+    text | templates | grammar)
         if [ ! -d "${TRIREME_SHARED:-$ROOT/../shared/data}" ]; then skip shared "dev.bench_$name" "the shared data is not here"
         elif [ "$name" = templates ] && ! python3 -c 'import jinja2' 2>/dev/null; then skip jinja2 "dev.bench_$name" "python3 has no jinja2"
         else bench "$name"; fi

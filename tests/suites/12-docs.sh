@@ -12,14 +12,14 @@ else not_ok docs.docker_variables "python3 tests/tools/docker_variables.py: $out
 lost=$(grep -ohE '\]\(([^)#]+)\)' README.md docs/*.md | sed 's/^](//; s/)$//' | grep -v '^http' | sort -u |
     while read -r link; do [ -e "$link" ] || [ -e "docs/$link" ] || printf '%s ' "$link"; done)
 if [ -z "$lost" ]; then ok docs.links; else not_ok docs.links "these lead nowhere: $lost"; fi
-lost=$(grep -o '`[a-z0-9_]*`' docs/cves.md | tr -d '`' | sort -u | while read -r name; do
+lost=$(grep -oh '`[a-z0-9_]*`' docs/cves.md docs/hardening.md | tr -d '`' | sort -u | while read -r name; do
     case $name in
     test_*) grep -qrE "^def $name\(" tests/e2e ;;
     fuzz_*) [ -e "tests/fuzz/$name.c" ] ;;
     *_*) grep -qrE "^TEST\($name\)" tests/unit ;;
     esac || printf '%s ' "$name"
 done)
-if [ -z "$lost" ]; then ok docs.cves; else not_ok docs.cves "docs/cves.md names tests that are not there: $lost"; fi
+if [ -z "$lost" ]; then ok docs.tests_named; else not_ok docs.tests_named "docs/cves.md or docs/hardening.md names tests that are not there: $lost"; fi
 wrong=$(for command in $(sed -n 's/^  \([a-z]*\) .*/\1/p' <("$trireme" help)); do
     [ "$command" = version ] || [ "$command" = help ] || "$trireme" "$command" --help </dev/null >/dev/null 2>&1 || printf '%s ' "$command"
 done)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # timeout: 2400
 # long: yes
+# seconds: 600
 # The emulated GPU. Its unit tests run with all others (10); here: the product links none of it, and with LONG=1
-# the full sweep, a third of the programs at each commit.
+# the full sweep, a third of the programs at each commit, in an order drawn by it, as many as begin in time.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT" || exit 1
 if ! build release trireme >&2; then
@@ -22,6 +23,7 @@ if [ "$LONG" = 0 ]; then # served by the emulated device: alone, together, in ch
     export BUILD_RELEASE TRIREME_BIN=$BUILD_RELEASE/bin/trireme-emu TRIREME_GPU_BENCH=$BUILD_RELEASE/bin/bench_gpu_emulated TRIREME_GPU_SMALL=1
     cd tests/e2e && exec python3 run.py test_gpu.py
 fi
+[ "${TRIREME_TEST_ALL:-0}" = 1 ] || export RUN_SECONDS=${EMULATED_SECONDS:-240}
 # shellcheck disable=SC2046
 programs=$(drawn 3 $(cd tests/unit/emu && ls test_*.c | sed -E 's|^test_(.*)\.c$|test_emu_\1|'))
 # shellcheck disable=SC2086
@@ -30,13 +32,14 @@ if ! build release $programs >&2; then
     exit 1
 fi
 # Every access of the kernels watched for races, on the short sweeps.
-watched=$(drawn 2 test_race_rows test_race_sample test_race_linear test_race_state test_race_attention)
+# shellcheck disable=SC2046
+watched=$(lot $(drawn 2 test_race_rows test_race_sample test_race_linear test_race_state test_race_attention))
 # shellcheck disable=SC2086
 if build release $watched >&2; then
-    LONG=0 run_programs "$BUILD_RELEASE" emulated. '' $watched
+    LONG=0 RUN_SECONDS=${RUN_SECONDS:+120} run_programs "$BUILD_RELEASE" emulated. '' $watched
 else
     not_ok emulated.build_watched "do not build"
 fi
 export LONG
-# shellcheck disable=SC2086
-run_programs "$BUILD_RELEASE" emulated. '' $programs
+# shellcheck disable=SC2046,SC2086
+run_programs "$BUILD_RELEASE" emulated. '' $(lot $programs)

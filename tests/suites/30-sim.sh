@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # timeout: 1800
+# seconds: 110
 # long: yes
 # The scheduler's core in the simulator: every seed a day of faults. In a long run ten times the seeds, and the planted bugs.
 . "$(dirname "$0")/../lib.sh"

@@ -26,8 +26,7 @@ says() { # says CODE TEXT COMMAND...: ends with CODE and prints TEXT
 }
 python=$VENV/bin/python
 [ -x "$python" ] || python=python3
-free_port() { "$VENV/bin/python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])' 2>/dev/null ||
-    python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+free_port() { python3 -c "import sys; sys.path.insert(0, '$ROOT/tests/e2e'); import serve; print(serve.free_port())"; }
 
 check version says 0 'trireme 0.' "$trireme" version
 check unknown_command says 2 "no command 'sail'" "$trireme" sail
@@ -36,6 +35,7 @@ check help_of_no_command says 2 "no command 'sail'" "$trireme" help sail
 check info_tells_the_model says 0 'can be served   yes' "$trireme" info "$model"
 check info_lists_kinds_of_layers says 0 ": attention, " "$trireme" info "$model"
 check info_of_a_file_that_is_no_model says 1 'is no model' "$trireme" info README.md
+check info_tells_how_embeddings_are_made says 0 'embeddings      --pooling last, of length 1' "$trireme" info tests/goldens/embeddings/qwen3-last
 check quantize_lists_the_types says 2 'known: f32, f16' "$trireme" quantize --model "$model" --out "$dir/x.gguf" --type q9
 counts_values() {
     mkdir "$dir/quantized"
@@ -103,6 +103,29 @@ chat_remembers() {
 check chat_begins_anew chat_remembers
 mkdir "$dir/plain" && cp "$model"/*.json "$dir/plain/" && sed -i 's/"chat_template"/"no_template"/; s/<|\(end\|user\)|>/<|other-\1|>/g' "$dir"/plain/*.json && ln -s "$(realpath "$model")/model.safetensors" "$dir/plain/"
 check a_context_above_the_models_is_said_to_be_clamped says 0 '--max-context 99999 is more than the model was made for; it is 2048 tokens' "$trireme" run -v -c 99999 --max-tokens 2 "$model" hello
+# flags of the systems before this one (XandLLM, blazr), as their users type them
+check run_takes_a_prompt_by_name says 0 ' tokens generated | first after ' "$trireme" run -m "$model" --prompt Hi --system "Be kind." --max-tokens 5 --temperature 0.7 \
+    --top-p 0.9 --top-k 40 --repetition-penalty 1.1 --frequency-penalty 0.1 --presence-penalty 0.1 --seed 3 --show-think --stats --cpu
+greedy() { "$trireme" "$@" "$model" --prompt "Once upon a time" --raw --temperature 0 --seed 1 --max-tokens 6; }
+generates() { [ -n "$(greedy generate)" ] && [ "$(greedy generate)" = "$(greedy run)" ]; }
+check generate_is_run_with_other_defaults generates
+penalized() { [ "$(greedy run --repetition-penalty 8 --presence-penalty 2)" != "$(greedy run)" ]; }
+check run_sends_its_penalties penalized
+check run_takes_one_device says 2 'which of them?' "$trireme" run "$model" --prompt Hi --cpu --gpu
+check run_takes_one_prompt says 2 '--prompt was given' "$trireme" run "$model" Hi --prompt Hi
+check run_takes_a_prompt_by_a_letter says 0 '' "$trireme" run "$model" -p Hi -n 2
+mkdir "$dir/bare" && cp "$model/config.json" "$dir/bare/" && ln -s "$(realpath "$model")/model.safetensors" "$dir/bare/"
+check a_model_without_a_vocabulary_says_so says 1 'has no tokenizer.json; see --vocab' "$trireme" run "$dir/bare" Hi
+completes_with_a_vocabulary() { [ "$("$trireme" generate "$dir/bare" --vocab "$dir/plain/tokenizer.json" --prompt "Once upon a time" --temperature 0 --max-tokens 6)" = "$(greedy run)" ]; }
+check generate_takes_a_vocabulary_and_completes completes_with_a_vocabulary
+check vocabularies_are_known_by_name says 1 'needs a folder with' "$trireme" generate "$model" Hi --vocab cl100k_base
+check a_model_alone_is_served says 2 "trireme serve: unknown option '--sail'" "$trireme" "$model" --sail
+check options_may_come_first says 2 "trireme status: unknown option '--sail'" "$trireme" --config /dev/null ps --sail
+check variables_of_others says 1 "cannot find the model 'no/such/model'" env -u HF_ENDPOINT BOLT_MODEL=no/such/model "$trireme" -p 1
+check bench_starts_a_server says 0 'Successful requests:                     2' "$trireme" bench "$model" --num-prompts 2 --random-input-len 8 --random-output-len 2
+check bench_of_nothing says 2 'say serve, compare or a model' "$trireme" bench
+check list_says_where says 0 "$dir/hub" env HF_HUB_CACHE="$dir/hub" "$trireme" list -v
+check version_by_a_letter says 0 'trireme 0.' "$trireme" -V
 check run_without_a_template_names_raw says 1 'trireme run --raw' "$trireme" run --max-tokens 3 "$dir/plain" hello
 left_over() { [ "$(ls -d /tmp/trireme-talk-* 2>/dev/null)" = "$talks" ] || { echo "$talks"; ls -d /tmp/trireme-talk-*; return 1; }; }
 edits=
@@ -141,7 +164,7 @@ cp "$model"/*.json "$dir/cut/" && head -c 100000 "$model/model.safetensors" >"$d
 check serve_ends_for_an_unknown_set gives_up worker "unknown instruction set 'avx9'" "$model" --isa avx9
 absent=$(uname -m | grep -q x86_64 && echo neon || echo avx2)
 check serve_ends_for_an_absent_set gives_up worker "lacks the instruction set '$absent'" "$model" --isa "$absent"
-check serve_ends_for_an_unknown_feature env TRIREME_CPU_FEATURES=-avx9 bash -c "$(declare -f gives_up free_port); trireme=$trireme dir=$dir VENV=$VENV; gives_up worker \"unknown feature 'avx9'\" $model"
+check serve_ends_for_an_unknown_feature env TRIREME_CPU_FEATURES=-avx9 bash -c "$(declare -f gives_up free_port); trireme=$trireme dir=$dir ROOT=$ROOT; gives_up worker \"unknown feature 'avx9'\" $model"
 check serve_ends_for_a_bad_template gives_up gateway 'template' "$model" --chat-template "$dir/open.jinja"
 check serve_ends_for_a_missing_template gives_up gateway "nowhere.jinja" "$model" --chat-template "$dir/nowhere.jinja"
 check serve_ends_for_an_unknown_parser gives_up gateway "'nope'" "$model" --reasoning-parser nope

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # timeout: 900
+# seconds: 100
 # The bundled model in every storage type against the f32 network on the decoded weights; damaged files of every kind.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT" || exit 1
@@ -12,6 +13,6 @@ case $? in
 77) skip gguf types.likelihood "$(tail -1 "$out")" ;;
 *) not_ok types.likelihood "$(grep 'too far\|rror' "$out" | head -3 | tr '\n' ' ')" ;;
 esac
-if python3 tests/tools/mutants.py 300 --seed "${TRIREME_TEST_SEED:-$RANDOM}" --bin "$BUILD_RELEASE/bin" >"$out" 2>&1 </dev/null; then
-    ok "types.mutants ($(grep -o 'at most [0-9]* ms' "$out" | sort -k3n | tail -1))"
-else not_ok types.mutants "$(tail -3 "$out" | tr '\n' ' ')"; fi
+if python3 tests/tools/damaged_files.py 300 --seed "${TRIREME_TEST_SEED:-$RANDOM}" --bin "$BUILD_RELEASE/bin" >"$out" 2>&1 </dev/null; then
+    ok "types.damaged ($(grep -o 'at most [0-9]* ms' "$out" | sort -k3n | tail -1))"
+else not_ok types.damaged "$(tail -3 "$out" | tr '\n' ' ')"; fi

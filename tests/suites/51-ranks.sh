@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # timeout: 900
+# seconds: 240
 # long: yes
 # Replicas of several ranks: tensor parallel, pipelines, both; ranks killed and stopped. In a long run every rank of every shape.
 . "$(dirname "$0")/../lib.sh"

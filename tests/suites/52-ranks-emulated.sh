@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # timeout: 1200
+# seconds: 300
 # long: yes
 # Ranks on the emulated CUDA device, and pipelines that mix it with the CPU.
 . "$(dirname "$0")/../lib.sh"

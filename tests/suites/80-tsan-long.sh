@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # timeout: 1500
+# seconds: 400
 # Unit tests under TSan, a third of them at each commit. Without the emulated GPU's: they run on one thread, on stacks that TSan does not know, and take it an hour.
 . "$(dirname "$0")/../lib.sh"
+export TSAN_OPTIONS="die_after_fork=0 ${TSAN_OPTIONS:-}" # some tests fork with ZeroMQ's threads running, as a user's program may
 # shellcheck disable=SC2046
 programs=$(drawn 3 $(UNIT_EXCEPT='^test_emu_' unit_programs))
 # shellcheck disable=SC2086

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # timeout: 900
+# seconds: 240
 # arm64: builds with Debian's cross compiler; kernels, goldens and the program itself run under qemu with the NEON set.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT" || exit 1

@@ -1,77 +1,380 @@
 #!/usr/bin/env python3
-"""Opens damaged copies of the bundled model: COUNT mutants of each kind of file (mutants_main.c says what must hold).
+"""Plants bugs drawn at random in the product's C and asks whether a unit test notices.
 
-    python3 tests/tools/mutants.py COUNT [--bin FOLDER] [--seed N] [--only KIND ...]
+    python3 tests/tools/mutants.py [COUNT] [PATH...] [--seed TEXT] [--seconds S] [--suites]
+
+A mutant is one change of one to three tokens (mutate.py) in one file; COUNT (20) are drawn from PATH... (files
+or folders; all of FOLDERS without any) by the seed (the commit's hash). The changed file is compiled as the
+release build compiles it and linked in front of that build's libraries, so that nothing else is built again;
+then the unit programs of its folder that contain it run (any that do, where its folder has none), until one
+fails. Such a program counts only if it fails twice, and passes when it is linked the same way with the file as
+it is: the libraries may have changed since the program was built. So the programs are built first, and what
+cannot survive, a file that traps at its start, is tried before anything is drawn. With --suites the simulator runs after them where it contains the file. What none of them noticed has
+the same programs of the sanitized build to pass. A mutant that does not compile, or whose machine code is the
+same, is not counted: another is drawn. Nor is one for whose programs the time did not suffice. All of it is under build/mutants; the sources are not touched.
+
+Prints each mutant and what noticed it, then what survived. Exit status 1: fewer than --least percent of them
+were noticed.
 """
 import argparse
+import hashlib
 import json
 import os
+import random
+import re
+import shlex
 import shutil
-import struct
 import subprocess
 import sys
-import tempfile
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import mutate  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-MODEL = f"{ROOT}/demo/model"
+FOLDERS = ("gateway scheduler worker text proto base model formats grammar http cli kernels/cpu kernels/ref").split()
+WORK = f"{ROOT}/build/mutants"
+OVERLAY = f"{WORK}/source"
+SLOWEST_S = 40  # of one program whose time is not known yet
+CHECKED = "proto/liveness.c"  # what is made to trap at its start
+TRAP = "__attribute__((constructor)) static void mutants_trap(void)\n{\n    __builtin_trap();\n}\n"
 
 
-def split(folder):
-    """The weights in two files with an index."""
-    path = f"{folder}/model.safetensors"
-    data = open(path, "rb").read()
-    size = struct.unpack("<Q", data[:8])[0]
-    header = json.loads(data[8:8 + size])
-    header.pop("__metadata__", None)
-    names, index = sorted(header), {}
-    for k in range(2):
-        part, body = {}, b""
-        for name in names[k::2]:
-            begin, end = header[name]["data_offsets"]
-            part[name] = header[name] | {"data_offsets": [len(body), len(body) + end - begin]}
-            body += data[8 + size + begin:8 + size + end]
-            index[name] = f"model-{k + 1:05}-of-00002.safetensors"
-        text = json.dumps(part).encode()
-        text += b" " * (-len(text) % 8)
-        with open(f"{folder}/model-{k + 1:05}-of-00002.safetensors", "wb") as f:
-            f.write(struct.pack("<Q", len(text)) + text + body)
-    os.remove(path)
-    json.dump({"metadata": {}, "weight_map": index}, open(f"{folder}/model.safetensors.index.json", "w"))
+class Build:
+    """A build of the tree: how a file is compiled, and which programs contain it."""
+
+    def __init__(self, folder, paths):
+        self.folder = folder
+        self.commands = {}  # source, relative to the repository: compile commands
+        for entry in json.load(open(f"{folder}/compile_commands.json")):
+            source = os.path.relpath(entry["file"], ROOT)
+            if not source.startswith(("..", "build/", "tests/", "bench/")):
+                self.commands.setdefault(source, []).append(shlex.split(entry["command"]))
+        self.programs = {}  # unit program: its symbols
+        for name in self.built(paths):
+            self.programs[name] = symbols(f"{folder}/bin/{name}")
+        self.objects = {}  # source: the symbols of its objects
+        self.links = {}
+        self.parts = {}  # source: the files that it includes
+        self.included = {}  # program: headers
+        self.durations = {}  # program: seconds where it succeeded
+        self.clean = {}  # program, file, what it is linked of: it succeeds without a bug
+        self.work = f"{WORK}/{os.path.basename(folder)}"
+        os.makedirs(self.work, exist_ok=True)
+
+    def built(self, paths):
+        """The unit programs of these paths' folders, and the others that had been built before; all as the tree is now."""
+        asked = subprocess.run(["ninja", "-C", self.folder, "-t", "targets", "all"], capture_output=True, text=True, check=True).stdout
+        names = sorted(set(re.findall(r"^bin/(test_(?!emu_)\w+|sim): ", asked, re.M)))
+        tops = tuple(f"test_{path.split('/')[0]}_" for path in [*paths, CHECKED])
+        names = [n for n in names if n.startswith(tops) or os.path.exists(f"{self.folder}/bin/{n}")]
+        done = subprocess.run(["ninja", "-C", self.folder, "-j2", *(f"bin/{n}" for n in names)], capture_output=True, text=True)
+        if done.returncode:
+            sys.exit(f"{self.folder} does not build:\n{done.stdout[-2000:]}")
+        return names
+
+    def defines(self, unit):
+        """The symbols of a source's objects."""
+        if unit not in self.objects:
+            paths = [f"{self.folder}/{c[c.index('-o') + 1]}" for c in self.commands[unit]]
+            self.objects[unit] = set().union(*(symbols(p) for p in paths if os.path.exists(p)))
+        return self.objects[unit]
+
+    def units(self, path):
+        """The sources that are compiled anew when this file changes."""
+        if path.endswith(".c"):
+            return [path] if path in self.commands else []
+        folder = path.split("/")[0] + "/"
+        for source in self.commands:
+            if source.startswith(folder) and source not in self.parts:
+                self.parts[source] = included(source, set())
+        return sorted(source for source, parts in self.parts.items() if path in parts)
+
+    def holders(self, path, simulator):
+        """The programs that contain the file, the likeliest to notice first: of its own folder, or any where that has none."""
+        units = [self.defines(u) for u in self.units(path)]
+        folder = path.split("/")[0]
+        stem = path.removesuffix(".c").removesuffix(".inc.h")
+        words = set(re.split(r"[_./]", os.path.basename(stem)))
+        every = [p for p in self.programs if any(u and u <= self.programs[p] for u in units)]
+        near = [p for p in every if p.startswith(f"test_{folder}_") or f"{stem}.h" in self.includes(p)]
+        tests = near or [p for p in every if p != "sim"]
+        tests.sort(key=lambda p: (f"{stem}.h" not in self.includes(p), -len(words & set(p.split("_"))), self.durations.get(p, 1), p))
+        return tests + [p for p in every if p == "sim" and simulator]
+
+    def includes(self, program):
+        """What a unit program's own source includes."""
+        if program not in self.included:
+            folder, _, name = program.removeprefix("test_").partition("_")
+            path = f"{ROOT}/tests/unit/{folder}/test_{name}.c"
+            text = open(path).read() if os.path.exists(path) else ""
+            self.included[program] = set(re.findall(r'^#include "([^"]+)"', text, re.M))
+        return self.included[program]
+
+    def link_command(self, program):
+        if program not in self.links:
+            asked = subprocess.run(["ninja", "-C", self.folder, "-t", "commands", f"bin/{program}"], capture_output=True, text=True, check=True)
+            self.links[program] = asked.stdout.strip().splitlines()[-1]
+        return self.links[program]
 
 
-def make(kind, folder, trireme):
-    """A copy of the model; the file to change."""
-    def run(*args):
-        subprocess.run([trireme, *args], check=True, stdout=subprocess.DEVNULL)
-    if kind == "gguf":
-        run("quantize", "--model", MODEL, "--out", f"{folder}/m.gguf", "--type", "q4_k")
-        return f"{folder}/m.gguf"
-    if kind.startswith("quantised"):
-        run("quantize", "--model", MODEL, "--out", folder, "--type", "int4")
-        return f"{folder}/" + ("config.json" if kind == "quantised-config" else "model.safetensors")
-    shutil.copytree(MODEL, folder, dirs_exist_ok=True)
-    if kind == "index":
-        split(folder)
-        return f"{folder}/model.safetensors.index.json"
-    return f"{folder}/" + {"safetensors": "model.safetensors", "config": "config.json", "tokenizer": "tokenizer.json"}[kind]
+def symbols(path):
+    """What an object or a program defines that other objects may use."""
+    out = subprocess.run(["nm", "-g", "--defined-only", "-P", path], capture_output=True, text=True, check=True).stdout
+    return {line.split(" ", 1)[0] for line in out.splitlines()}
+
+
+def included(path, seen):
+    """The files that a source includes, of ours, and what they include."""
+    if path in seen or not os.path.exists(f"{ROOT}/{path}"):
+        return seen
+    seen.add(path)
+    for name in re.findall(r'^#\s*include "([^"]+)"', open(f"{ROOT}/{path}").read(), re.M):
+        included(name, seen)
+    return seen
+
+
+def machine_code(path):
+    """What an object is, but for its debugging information."""
+    bare = f"{path}.bare"
+    subprocess.run(["objcopy", "--strip-debug", path, bare], check=True)
+    return hashlib.sha256(open(bare, "rb").read()).digest()
+
+
+def compiled(build, unit, out, overlay):
+    """The objects of one source, with what lies in the overlay in place of the tree's; None: it does not compile."""
+    objects = []
+    os.makedirs(out, exist_ok=True)
+    for i, command in enumerate(build.commands[unit]):
+        target = f"{out}/{unit.replace('/', '_')}.{i}.o"
+        arguments = [a for a in command if a not in ("-Werror", "-g")]
+        arguments[arguments.index("-o") + 1] = target
+        source = f"{OVERLAY}/{unit}"
+        arguments[arguments.index("-c") + 1] = source if overlay and os.path.exists(source) else f"{ROOT}/{unit}"
+        arguments += ["-w", f"-iquote{ROOT}/{os.path.dirname(unit)}", f"-ffile-prefix-map={OVERLAY}/=", f"-ffile-prefix-map={ROOT}/="]
+        if overlay:
+            arguments.insert(1, f"-I{OVERLAY}")
+        if shutil.which("ccache"):
+            arguments.insert(0, "ccache")
+        if subprocess.run(arguments, cwd=build.folder, capture_output=True).returncode:
+            return None
+        objects.append(target)
+    return objects
+
+
+def lay_out(path, text):
+    """Puts a changed file where compilers look first."""
+    shutil.rmtree(OVERLAY, ignore_errors=True)
+    os.makedirs(os.path.dirname(f"{OVERLAY}/{path}"))
+    open(f"{OVERLAY}/{path}", "w").write(text)
+
+
+def planted(build, path):
+    """The objects of what is laid out, and those of the tree; None: there is no bug in them."""
+    objects, cleans, differs = [], [], False
+    for unit in build.units(path):
+        changed = compiled(build, unit, f"{build.work}/changed", True)
+        clean = compiled(build, unit, f"{build.work}/clean", False) if changed else None
+        if not clean:
+            return None
+        differs |= any(machine_code(a) != machine_code(b) for a, b in zip(clean, changed))
+        objects += changed
+        cleans += clean
+    return (objects, cleans) if differs else None
+
+
+def passes(build, program, binary):
+    """Does a test program succeed? One that takes too long does not."""
+    command = [binary, "--seeds", "1..200", "--jobs", "2"] if program == "sim" else [binary]
+    env = os.environ | {"TRIREME_TEST_FIRST": "1", "TRIREME_TEST_SEED": "1"}
+    known, began = build.durations.get(program), time.monotonic()
+    process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                               start_new_session=True)
+    try:
+        status = process.wait(timeout=SLOWEST_S if known is None else 5 + 5 * known)
+    except subprocess.TimeoutExpired:
+        status = 1
+    end_group(process)
+    if status == 0:
+        build.durations[program] = time.monotonic() - began
+    return status == 0
+
+
+def end_group(process):
+    """What a program that failed has left behind ends with it."""
+    try:
+        os.killpg(process.pid, 9)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def linked(build, program, objects):
+    """The program with these objects in front of the libraries; None: it does not link."""
+    binary = f"{build.work}/{program}"
+    command = build.link_command(program).replace(f" -o bin/{program} ", f" {' '.join(objects)} -o {binary} ", 1)
+    return None if subprocess.run(command, shell=True, cwd=build.folder, capture_output=True).returncode else binary
+
+
+def inputs(build, program):
+    """What a program is linked of, and how old it is."""
+    words = [w for w in shlex.split(build.link_command(program)) if w.endswith((".o", ".a")) and os.path.exists(f"{build.folder}/{w}")]
+    return tuple((w, os.stat(f"{build.folder}/{w}").st_mtime_ns) for w in words)
+
+
+def fails(build, program, path, objects, clean):
+    """Does a program fail twice by these objects, and not with the clean ones?"""
+    binary = linked(build, program, objects)
+    if not binary or passes(build, program, binary) or passes(build, program, binary):
+        return False
+    key = (program, path, inputs(build, program))
+    if key not in build.clean:
+        binary = linked(build, program, clean)
+        build.clean[key] = bool(binary) and passes(build, program, binary)
+        if not build.clean[key]:
+            print(f"# {program} fails without a bug too", flush=True)
+    return build.clean[key]
+
+
+def check_itself(builds):
+    """A trap in a file is noticed, and the same programs pass without it: else no count here would mean anything."""
+    lay_out(CHECKED, open(f"{ROOT}/{CHECKED}").read() + TRAP)
+    for build in builds:
+        for program in build.holders(CHECKED, False)[:1]:
+            if not fails(build, program, CHECKED, *planted(build, CHECKED)):
+                sys.exit(f"{program} of {build.folder} does not notice a trap in {CHECKED}, or fails without it: nothing was drawn")
+            break
+        else:
+            sys.exit(f"no program of {build.folder} contains {CHECKED}: nothing was drawn")
+
+
+def noticed(build, path, objects, clean, deadline, simulator):
+    """The program that fails by these objects, and how many that contain them did not run."""
+    holders = build.holders(path, simulator)
+    for at, program in enumerate(holders):
+        if time.monotonic() > deadline:
+            return None, len(holders) - at
+        if fails(build, program, path, objects, clean):
+            return program, 0
+    return None, 0
+
+
+def try_out(builds, path, text, args, end):
+    """What became of a change: (counted, who noticed, how many programs did not run)."""
+    lay_out(path, text)
+    left = 0
+    for build in builds:
+        objects = planted(build, path)
+        if not objects:
+            return build is not builds[0], None, left
+        deadline = min(time.monotonic() + args.each, end)
+        program, left = noticed(build, path, *objects, deadline, args.suites)
+        if program:
+            return True, program + ("" if build is builds[0] else " (sanitized)"), 0
+    return True, None, left
+
+
+def files_of(build, paths):
+    """The files that may be changed, and those that no program contains."""
+    found, unseen = [], []
+    for top in paths:
+        names = [top] if os.path.isfile(f"{ROOT}/{top}") else sorted(
+            os.path.relpath(os.path.join(d, f), ROOT) for d, _, files in os.walk(f"{ROOT}/{top}") for f in files)
+        for name in names:
+            if name.endswith((".c", ".inc.h")) and build.units(name):
+                (found if build.holders(name, False) else unseen).append(name)
+    return found, unseen
+
+
+def line_of(text, offset):
+    number = text.count("\n", 0, offset) + 1
+    return number, text.splitlines()[number - 1].strip()
+
+
+def draw(files, seed):
+    """Changes in the order that the seed gives them: files by their size, each change once."""
+    dice, sites, seen, misses = random.Random(seed), {}, set(), 0
+    sizes = [os.path.getsize(f"{ROOT}/{path}") for path in files]
+    while files and misses < 1000:
+        path = dice.choices(files, sizes)[0]
+        if path not in sites:
+            sites[path] = mutate.sites(open(f"{ROOT}/{path}").read())
+        site = dice.choice(sites[path]) if sites[path] else None
+        misses += 1
+        if site and (path, site) not in seen:
+            seen.add((path, site))
+            misses = 0
+            yield path, site
+
+
+def options():
+    p = argparse.ArgumentParser(prog="./dev mutants", description="Plants bugs drawn at random and asks whether a unit test notices.")
+    p.add_argument("count", nargs="?", type=int, default=20, help="how many (20)")
+    p.add_argument("paths", nargs="*", help="files or folders (the product's)")
+    p.add_argument("--seed", default=None, help="what draws them (the commit's hash)")
+    p.add_argument("--seconds", type=int, default=1 << 30, help="draw none after this time")
+    p.add_argument("--each", type=int, default=20, help="seconds of test programs for one in each build (20)")
+    p.add_argument("--suites", action="store_true", help="the simulator runs too, for what it contains")
+    p.add_argument("--least", type=int, default=0, help="percent that have to be noticed (0)")
+    p.add_argument("--build", default=f"{ROOT}/build/release", help="the release build (build/release)")
+    p.add_argument("--sanitized", default=f"{ROOT}/build/dev", help="what survived meets this one's programs (build/dev, if it is there)")
+    p.add_argument("--list", action="store_true", help="only print what would be drawn")
+    args = p.parse_args()
+    if args.seed is None:
+        args.seed = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip() or "none"
+    args.paths = [os.path.relpath(os.path.abspath(path), ROOT) for path in args.paths] or FOLDERS
+    return args
+
+
+def report(path, text, site, verdict):
+    start, end, new, kind = site
+    number, before = line_of(text, start)
+    after = line_of(text[:start] + new + text[end:], start)[1]
+    print(f"{verdict}: {path}:{number} ({kind})\n    - {before}\n    + {after}", flush=True)
+
+
+def summary(tried, survivors, none, unknown, unseen, args, seconds):
+    print(f"\n{tried - len(survivors)} of {tried} noticed; {none} were no change or did not compile, {unknown} had too little time; "
+          f"{seconds} s; --seed {args.seed}")
+    if unseen:
+        print(f"in no unit program, so never drawn: {' '.join(unseen)}")
+    for survivor in survivors:
+        report(*survivor, "survived")
+    if tried + unknown == 0:
+        print("nothing was drawn: no C file with a unit test, or no time")
+    return 1 if tried + unknown == 0 or (tried - len(survivors)) * 100 < args.least * tried else 0
 
 
 def main():
-    kinds = ["safetensors", "index", "config", "gguf", "quantised", "quantised-config", "tokenizer"]
-    p = argparse.ArgumentParser()
-    p.add_argument("count", type=int)
-    p.add_argument("--bin", default=f"{ROOT}/build/release/bin")
-    p.add_argument("--seed", type=int, default=1)
-    p.add_argument("--only", nargs="*", default=kinds)
-    args = p.parse_args()
-    bad = 0
-    for kind in args.only:
-        with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as d:
-            path = make(kind, d, f"{args.bin}/trireme")
-            done = subprocess.run([f"{args.bin}/mutants", path, str(args.count), str(args.seed)], capture_output=True, text=True)
-            print(f"{kind}: " + (done.stdout + done.stderr).replace(d + "/", "").strip(), flush=True)
-            bad += done.returncode != 0
-    return 1 if bad else 0
+    args, began = options(), time.monotonic()
+    builds = [Build(folder, args.paths) for folder in (args.build, args.sanitized) if os.path.exists(f"{folder}/compile_commands.json")]
+    files, unseen = files_of(builds[0], args.paths)
+    tried, survivors, none, unknown = 0, [], 0, 0
+    end = began + args.seconds
+    if not args.list:
+        check_itself(builds)
+    for path, site in draw(files, args.seed):
+        if tried == args.count or time.monotonic() > end:
+            break
+        text = open(f"{ROOT}/{path}").read()
+        if args.list:
+            tried += 1
+            report(path, text, site, "drawn")
+            continue
+        counted, program, left = try_out(builds, path, text[:site[0]] + site[2] + text[site[1]:], args, end)
+        none += not counted
+        if not counted:
+            continue
+        if left:
+            unknown += 1
+            report(path, text, site, f"unknown, {left} programs did not run")
+            continue
+        tried += 1
+        report(path, text, site, f"noticed by {program}" if program else "SURVIVED")
+        if not program:
+            survivors.append((path, text, site))
+    return 0 if args.list else summary(tried, survivors, none, unknown, unseen, args, int(time.monotonic() - began))
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

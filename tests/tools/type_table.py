@@ -255,7 +255,7 @@ OWN = {"IQ1_S": iq1_s, "IQ1_M": iq1_m, "IQ2_XXS": iq2_xxs, "IQ2_XS": iq2_xs, "IQ
        "IQ3_S": iq3_s, "IQ4_NL": iq4_nl, "IQ4_XS": iq4_xs}
 PACKAGE = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "TQ1_0", "TQ2_0", "MXFP4"]
 COMPUTED_GGUF = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K", "MXFP4", "IQ4_NL", "IQ4_XS"]
-COMPUTED_FOLDERS = ["awq int4", "gptq int4", "compressed-tensors W8A8"]
+COMPUTED_FOLDERS = ["awq int4", "gptq int4", "compressed-tensors W8A8", "compressed-tensors FP8"]
 K_QUANTS = ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"]
 
 
@@ -486,7 +486,7 @@ def check(run, name, pair):
 
 def log_probabilities(run, model, ids, compute):
     request = json.dumps({"ids": ids}) + "\n"
-    done = subprocess.run([run.program, "logits", "--model", model, "--device", "cpu", "--kv-type", "f32", "--compute", compute],
+    done = subprocess.run([run.program, "logits", "--model", model, "--device", "cpu", "--kv-type", run.cache, "--compute", compute],
                           input=request, capture_output=True, text=True)
     x = np.array(json.loads(done.stdout)["logits"], np.float64)
     x -= x.max(axis=1, keepdims=True)
@@ -499,12 +499,12 @@ def compute_table(run, only):
     with open(TEXT, encoding="utf-8") as f:
         ids = [int(i) for i in run.command("tokenize", "--model", MODEL, f.read()).split(",")][:1024]
     print("| type | compute | perplexity, f32 | so | difference | mean KL | largest |\n| --- | --- | --- | --- | --- | --- | --- |")
-    for names, pair, compute in [(["bf16"], lambda run, name: [MODEL], "bf16"), (COMPUTED_GGUF, gguf_pair, "int8"), (COMPUTED_FOLDERS, folder_pair, "int8")]:
+    for names, pair, compute in [(["bf16"], lambda run, name: [MODEL], "bf16"), (COMPUTED_GGUF, gguf_pair, "auto"), (COMPUTED_FOLDERS, folder_pair, "auto")]:
         for name in names:
             if only and name not in only:
                 continue
             model = pair(run, name)[0]
-            exact, own = (np.exp(run.nll(model, "--kv-type", "f32", "--compute", c)) for c in ("f32", compute))
+            exact, own = (np.exp(run.nll(model, "--kv-type", run.cache, "--compute", c)) for c in ("f32", compute))
             f32, less = (log_probabilities(run, model, ids, c) for c in ("f32", compute))
             kl = (np.exp(f32) * (f32 - less)).sum(axis=1)
             print(f"| {name} | {compute} | {exact:.4f} | {own:.4f} | {100 * (own / exact - 1):+.3f} % | {kl.mean():.1e} | {kl.max():.1e} |", flush=True)
@@ -513,6 +513,7 @@ def compute_table(run, only):
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--computed", action="store_true", help="the table of compute types alone")
+    p.add_argument("--cache", default="f32", choices=["f32", "f16", "bf16"], help="how keys and values are stored for that table")
     p.add_argument("--trireme", default=f"{ROOT}/build/release/bin/trireme")
     p.add_argument("--only", nargs="*")
     args = p.parse_args()
@@ -520,6 +521,7 @@ def main():
     with tempfile.TemporaryDirectory() as d:
         run = Run(args.trireme, d)
         if args.computed:
+            run.cache = args.cache
             return compute_table(run, args.only)
         print("| type | mean NLL | f32 with the decoded weights | difference |\n| --- | --- | --- | --- |")
         print(f"| bf16, as it is | {run.nll(MODEL, '--compute', 'f32'):.5f} | | |", flush=True)

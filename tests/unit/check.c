@@ -9,7 +9,7 @@
 enum { MAX_TESTS = 1024 };
 
 static struct {
-    const char *name;
+    const char *file, *name;
     void (*run)(void);
 } tests[MAX_TESTS];
 static int test_count;
@@ -18,9 +18,11 @@ static enum { PASSED, FAILED, SKIPPED } outcome;
 static const char *running; /* the test's name */
 static uint64_t seed, random_state;
 
-void check_register(const char *name, void (*run)(void)) {
+void check_register(const char *file, const char *name, void (*run)(void)) {
+    const char *slash = strrchr(file, '/');
     if (test_count == MAX_TESTS)
         abort();
+    tests[test_count].file = slash ? slash + 1 : file;
     tests[test_count].name = name;
     tests[test_count++].run = run;
 }
@@ -84,12 +86,15 @@ uint64_t check_random(void) {
 }
 
 int main(int argc, char **argv) {
-    int failures = 0;
-    const char *given = getenv("TRIREME_TEST_SEED");
+    int failures = 0, of_file = 0;
+    const char *given = getenv("TRIREME_TEST_SEED"), *file = getenv("TRIREME_TEST_FILE");
     seed =
         given ? strtoull(given, NULL, 0) : (uint64_t)time(NULL) * 2654435761u + (uint64_t)getpid();
     setvbuf(stdout, NULL, _IOLBF, 0);
     for (int i = 0; i < test_count; i++) {
+        if (file && strcmp(tests[i].file, file))
+            continue;
+        of_file++;
         if (argc > 1 && !strstr(tests[i].name, argv[1]))
             continue;
         outcome = PASSED;
@@ -106,6 +111,10 @@ int main(int argc, char **argv) {
             printf("skip %s %s: %s\n", verdict, tests[i].name, bar + 1);
         }
         failures += outcome == FAILED;
+    }
+    if (file && !of_file) {
+        printf("not ok %s: this program has no test of that file\n", file);
+        failures++;
     }
     return failures > 99 ? 99 : failures;
 }

@@ -6,7 +6,8 @@
  * A program prints one line a test: "ok NAME", "not ok NAME: why" or "skip KIND NAME: why"; the
  * exit code is the number of failures (at most 99). The first failed expectation ends its test (by
  * return), with TRIREME_TEST_FIRST set the program. argv[1], when given, is a substring
- * of the names to run. SKIP(kind, why) names what is missing (shared, nvcc, gpu, docker, isa);
+ * of the names to run; TRIREME_TEST_FILE=NAME.c runs only the tests of that source file, for a
+ * program that is made of several. SKIP(kind, why) names what is missing (shared, nvcc, gpu, docker, isa);
  * where TRIREME_TEST_REQUIRE lists the kind it is a failure.
  */
 #ifndef TESTS_UNIT_CHECK_H
@@ -18,7 +19,7 @@
 #include <stdint.h>
 #include <string.h>
 
-void check_register(const char *name, void (*run)(void));
+void check_register(const char *file, const char *name, void (*run)(void));
 void check_fail(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void check_skip(const char *kind, const char *why);
@@ -32,7 +33,7 @@ uint64_t check_random(void);
 #define TEST(name)                                                                                 \
     static void test_##name(void);                                                                 \
     __attribute__((constructor)) static void register_##name(void) {                               \
-        check_register(#name, test_##name);                                                        \
+        check_register(__FILE__, #name, test_##name);                                              \
     }                                                                                              \
     static void test_##name(void)
 #define EXPECT(cond)                                                                               \

@@ -155,17 +155,47 @@ bool parse_wants_token(const struct parse_config *config, struct bytes token) {
     return holds(c->close, token) || holds(c->keeps, token);
 }
 
-bool reasoning_format_marks(const struct reasoning_format *f, struct reasoning_marks *out) {
-    if (!f || f->harmony || !f->open[0] || !f->close[0])
-        return false;
-    if (out)
-        *out = (struct reasoning_marks){f->open[0], f->close[0]};
-    return true;
+struct reasoning_marks reasoning_format_marks(const struct reasoning_format *f) {
+    if (!f)
+        return (struct reasoning_marks){"", "", "", ""};
+    if (f->harmony)
+        return (struct reasoning_marks){"<|channel|>analysis<|message|>",
+                                        "<|end|><|start|>assistant", "<|channel|>final<|message|>",
+                                        ""};
+    return (struct reasoning_marks){f->open[0], f->close[0], f->frames ? f->drop[0] : "",
+                                    f->frames ? f->drop[1] : ""};
 }
 
-const struct call_shape *call_format_shape(const struct call_format *f, const struct tokenizer *t) {
+size_t call_format_shapes(const struct call_format *f, const struct tokenizer *t,
+                          const struct call_shape **out) {
+    size_t count = 0;
     if (!f)
-        return NULL;
+        return 0;
     uint32_t id = f->shape_token ? tokenizer_find(t, bytes_str(f->shape_token)) : TOKEN_NONE;
-    return id != TOKEN_NONE && tokenizer_is_special(t, id) ? f->shape_special : f->shape;
+    if (id != TOKEN_NONE && tokenizer_is_special(t, id))
+        out[count++] = f->shape_special;
+    else
+        out[count++] = f->shape;
+    if (count && out[0] == f->shape && f->shape_too)
+        out[count++] = f->shape_too;
+    return count;
+}
+
+size_t call_format_marks(const struct call_format *f, struct call_mark *out) {
+    _Static_assert(2 * PARSE_MARKS < CALL_MARKS_MAX, "all of them fit");
+    size_t count = 0;
+    if (f && f->harmony)
+        out[count++] = (struct call_mark){"<|channel|>", false};
+    for (size_t i = 0; f && i < PARSE_MARKS; i++) {
+        if (f->wrap_open[i])
+            out[count++] = (struct call_mark){f->wrap_open[i], false};
+        if (f->open[i].text)
+            out[count++] = (struct call_mark){f->open[i].text, f->open[i].start_only};
+    }
+    return count;
+}
+
+const char *call_format_open_mark(const struct call_format *f, const char **plain) {
+    *plain = f->plain ? f->plain : "";
+    return f->open[0].text;
 }

@@ -23,6 +23,7 @@ struct reasoning_format {
     /* may open again later: its marks are no text anyone would write */
     bool anywhere;
     bool harmony; /* harmony.c reads it */
+    bool frames;  /* content stands between drop[0] and drop[1] */
 };
 
 struct call_list;
@@ -105,10 +106,10 @@ struct call_format {
     const struct element_form *elements;
     body_read *read;   /* whole */
     body_emit *stream; /* the same while it comes; NULL: not before its end */
-    /* how a constraint has them written; NULL: it cannot yet. The first is for vocabularies with
-     * this special token alone */
+    /* how a constraint has them written: the first where the vocabulary has this special token, if
+     * one is named; else the others */
     const char *shape_token;
-    const struct call_shape *shape_special, *shape;
+    const struct call_shape *shape_special, *shape, *shape_too;
 };
 
 enum { FORMATS_MAX = 128 };
@@ -177,6 +178,9 @@ void add_typed(const struct parse_tools *t, struct bytes function, struct bytes 
 /* The same by a schema; a string when it says nothing. */
 void add_of_schema(struct tvalue schema, struct bytes value, struct buf *out);
 bool schema_has_string(struct tvalue schema);
+/* The schema that a "$ref" inside of root means; of another schema, or where it leads nowhere:
+ * the schema, or undefined. */
+struct tvalue schema_resolve(struct tvalue root, struct tvalue schema);
 void add_quoted(struct bytes text, struct buf *out);
 bool json_is_value(struct bytes text);
 bool json_is_object(struct bytes text);

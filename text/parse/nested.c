@@ -16,6 +16,7 @@ struct nest {
     struct bytes in;
     size_t at;
     struct arena arena;
+    struct tvalue parameters; /* the schema that references are within */
 };
 
 static const char OPEN[] = MINIMAX_SPACE "<", CLOSE[] = MINIMAX_SPACE "</";
@@ -151,6 +152,7 @@ static bool element(struct nest *n, struct tvalue container, unsigned depth, str
 /* Behind <name>: its value, and its closing tag. */
 static bool content(struct nest *n, struct tvalue schema, struct bytes name, unsigned depth,
                     struct tvalue *out) {
+    schema = schema_resolve(n->parameters, schema);
     struct tvalue container = container_of_schema(schema, 0);
     struct filled f = {is_list(container) ? tvalue_list(&n->arena) : tvalue_dict(&n->arena),
                        tvalue_dict(&n->arena)};
@@ -211,9 +213,9 @@ bool read_minimax(struct call_reader *r, struct bytes body) {
     arena_init(&n.arena, NESTED_BUDGET, 0);
     struct filled f = {tvalue_dict(&n.arena), tvalue_dict(&n.arena)};
     bool ok = take_name(&n, &name);
-    struct tvalue parameters = parse_tools_parameters(r->tools, name);
+    n.parameters = parse_tools_parameters(r->tools, name);
     for (skip_blanks(&n); ok && n.at < n.in.len; skip_blanks(&n))
-        ok = take_open(&n) && element(&n, parameters, 0, &f);
+        ok = take_open(&n) && element(&n, n.parameters, 0, &f);
     if (ok)
         tvalue_to_json(f.value, &arguments);
     ok = ok && read_add(r, bytes_of(NULL, 0), name, buf_bytes(&arguments));

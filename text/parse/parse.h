@@ -66,23 +66,58 @@ bool call_format_frames_content(const struct call_format *f);
 
 /* ---- how a constraint writes them ---- */
 
-/* The marks around what a model thinks; false: no such marks, or it frames content too. out NULL:
- * only asks. */
+/* The marks around what a model thinks, and around content (empty: it stands by itself). */
 struct reasoning_marks {
     const char *open, *close;
+    const char *content_open, *content_close;
 };
-bool reasoning_format_marks(const struct reasoning_format *f, struct reasoning_marks *out);
+/* f NULL: all are empty. */
+struct reasoning_marks reasoning_format_marks(const struct reasoning_format *f);
 
+/* In a text of a shape: a number that the model counts, and an id of its own. */
+#define SHAPE_NUMBER "\1"
+#define SHAPE_ID     "\2"
+
+/* Arguments as elements: before NAME middle VALUE after, separator, the next one. A value that is a
+ * string stands bare between text_middle and after. */
+struct argument_shape {
+    const char *before, *middle;
+    const char *text_middle; /* NULL: as middle */
+    const char *type_end;    /* behind the type that stands after middle; NULL: none does */
+    const char *after;
+    const char *after_end; /* behind the name, which stands after `after` again; NULL: not */
+    const char *separator; /* NULL: nothing */
+    const char *quote;     /* on both sides of a bare string; NULL: nothing */
+    const char *stops[3];  /* what no bare string holds; none: strings are JSON's */
+    bool nested;           /* objects within values are written so too */
+    bool python;           /* names and words are Python's */
+    bool trusts_types;     /* the type that stands there says what a value is */
+    bool trims;            /* a line end at a bare string's edge is not its own */
+};
 /* Calls as the model writes them: begin, before NAME between ARGUMENTS after, separator, the next
- * call, and end. Arguments are JSON, names stand as they are. */
+ * call, and end. Names stand as they are. */
 struct call_shape {
     const char *begin, *before, *between, *after;
     const char *separator; /* NULL: one call only */
     const char *end;
+    const struct argument_shape *arguments; /* NULL: JSON */
 };
-/* NULL: the row has none. Of several, that whose special token the vocabulary has. */
+enum { CALL_SHAPES = 2 };
+/* The ways in which a row's calls are written, which a model picks from; returns how many. Where
+ * the vocabulary decides it, there is one. */
 struct tokenizer;
-const struct call_shape *call_format_shape(const struct call_format *f, const struct tokenizer *t);
+size_t call_format_shapes(const struct call_format *f, const struct tokenizer *t,
+                          const struct call_shape **out);
+/* What opens a call, or what stands around calls. */
+struct call_mark {
+    const char *text;
+    bool start_only; /* it does so at the beginning of an answer alone */
+};
+enum { CALL_MARKS_MAX = 16 };
+/* Fills out [CALL_MARKS_MAX] with the marks of a row (NULL: none); returns how many. */
+size_t call_format_marks(const struct call_format *f, struct call_mark *out);
+/* Where call_is_open: the mark that the prompt ends with, and what content begins with then. */
+const char *call_format_open_mark(const struct call_format *f, const char **plain);
 
 /* ---- the tools of a request ---- */
 

@@ -54,7 +54,8 @@ static bool add_code_point(struct scan *s, uint32_t cp) {
 }
 
 static bool escape(struct scan *s) {
-    static const char FROM[] = "ntr\\'\"abfv", TO[] = "\n\t\r\\'\"\a\b\f\v";
+    /* \/ is JSON's alone, which models write as well */
+    static const char FROM[] = "ntr\\'\"abfv/", TO[] = "\n\t\r\\'\"\a\b\f\v/";
     int c = peek(s);
     uint32_t cp;
     if (c < 0)
@@ -67,8 +68,20 @@ static bool escape(struct scan *s) {
     }
     if (c == '\n')
         return true;
-    if (c == 'x' || c == 'u' || c == 'U')
-        return !hex_digits(s, c == 'x' ? 2 : c == 'u' ? 4 : 8, &cp) && add_code_point(s, cp);
+    if (c == 'x' || c == 'u' || c == 'U') {
+        if (hex_digits(s, c == 'x' ? 2 : c == 'u' ? 4 : 8, &cp))
+            return false;
+        /* JSON's way to write what is past FFFF */
+        struct bytes rest = bytes_from(s->in, s->at);
+        if (c == 'u' && cp >> 10 == 0xd800 >> 10 && begins_with(rest, bytes_str("\\u"))) {
+            uint32_t low;
+            s->at += 2;
+            if (hex_digits(s, 4, &low) || low >> 10 != 0xdc00 >> 10)
+                return false;
+            cp = 0x10000 + ((cp & 0x3ff) << 10) + (low & 0x3ff);
+        }
+        return add_code_point(s, cp);
+    }
     if (c >= '0' && c <= '7')
         return add_code_point(s, (uint32_t)(c - '0'));
     /* Python keeps what it does not know */

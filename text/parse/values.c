@@ -4,7 +4,8 @@
 #include "text/parse/internal.h"
 #include "text/template/value.h"
 
-enum { TOOLS_BUDGET = 256 << 20, NUMBER_MAX = 64 };
+/* TYPE_STEPS_MAX: schemas looked at to tell a value's type; references may go round. */
+enum { TOOLS_BUDGET = 256 << 20, TYPE_STEPS_MAX = 200 };
 
 struct parse_tools {
     struct arena arena;
@@ -88,14 +89,33 @@ static enum parse_type merge_types(enum parse_type a, enum parse_type b) {
     return a == b || b == TYPE_UNKNOWN ? a : TYPE_MIXED;
 }
 
-static enum parse_type type_of_schema(struct tvalue schema, unsigned depth);
+struct tvalue schema_resolve(struct tvalue root, struct tvalue schema) {
+    for (unsigned n = 0; n < PARSE_DEPTH_MAX; n++) {
+        struct tvalue ref = tvalue_get(schema, "$ref");
+        if (ref.kind != TVALUE_STRING || !begins_with(tvalue_text(ref), bytes_str("#/")))
+            return schema;
+        struct bytes path = bytes_from(tvalue_text(ref), 2);
+        schema = root;
+        while (schema.kind == TVALUE_DICT) {
+            const uint8_t *slash = path.len ? memchr(path.data, '/', path.len) : NULL;
+            size_t len = slash ? (size_t)(slash - path.data) : path.len;
+            schema = tvalue_dict_get(schema, bytes_of(path.data, len));
+            if (!slash)
+                break;
+            path = bytes_from(path, len + 1);
+        }
+    }
+    return schema;
+}
+
+static enum parse_type type_of_schema(struct tvalue root, struct tvalue schema, unsigned *steps);
 
 /* Of alternatives; each a name or a schema. */
-static enum parse_type type_of_list(struct tvalue list, unsigned depth) {
+static enum parse_type type_of_list(struct tvalue root, struct tvalue list, unsigned *steps) {
     enum parse_type type = TYPE_UNKNOWN;
     for (size_t i = 0; i < tvalue_count(list); i++) {
         struct tvalue item = tvalue_list_at(list, i);
-        type = merge_types(type, item.kind == TVALUE_DICT ? type_of_schema(item, depth + 1)
+        type = merge_types(type, item.kind == TVALUE_DICT ? type_of_schema(root, item, steps)
                                                           : type_of_name(item));
     }
     return type;
@@ -109,19 +129,25 @@ static enum parse_type type_of_enum(struct tvalue values) {
     return type;
 }
 
-static enum parse_type type_of_schema(struct tvalue schema, unsigned depth) {
+static enum parse_type type_of_schema(struct tvalue root, struct tvalue schema, unsigned *steps) {
     static const char *const ALTERNATIVES[] = {"anyOf", "oneOf", "allOf"};
+    schema = schema_resolve(root, schema);
     struct tvalue type = tvalue_get(schema, "type");
-    if (depth > PARSE_DEPTH_MAX)
+    if (++*steps > TYPE_STEPS_MAX)
         return TYPE_UNKNOWN;
     if (type.kind == TVALUE_STRING)
         return type_of_name(type);
     if (type.kind == TVALUE_LIST)
-        return type_of_list(type, depth);
+        return type_of_list(root, type, steps);
     for (size_t i = 0; i < ARRAY_LEN(ALTERNATIVES); i++)
         if (tvalue_get(schema, ALTERNATIVES[i]).kind == TVALUE_LIST)
-            return type_of_list(tvalue_get(schema, ALTERNATIVES[i]), depth);
+            return type_of_list(root, tvalue_get(schema, ALTERNATIVES[i]), steps);
     return type_of_enum(tvalue_get(schema, "enum"));
+}
+
+static enum parse_type type_in(struct tvalue root, struct tvalue schema) {
+    unsigned steps = 0;
+    return type_of_schema(root, schema, &steps);
 }
 
 struct tvalue parse_tools_parameters(const struct parse_tools *t, struct bytes function) {
@@ -142,13 +168,14 @@ bool parse_tools_has_parameter(const struct parse_tools *t, struct bytes functio
 }
 
 bool schema_has_string(struct tvalue schema) {
-    enum parse_type type = type_of_schema(schema, 0);
+    enum parse_type type = type_in(schema, schema);
     return type == TYPE_STRING || type == TYPE_MIXED;
 }
 
 enum parse_type parse_tools_type(const struct parse_tools *t, struct bytes function,
                                  struct bytes parameter) {
-    return type_of_schema(tvalue_dict_get(properties_of(t, function), parameter), 0);
+    return type_in(parse_tools_parameters(t, function),
+                   tvalue_dict_get(properties_of(t, function), parameter));
 }
 
 /* ---- JSON ---- */
@@ -211,6 +238,6 @@ void add_typed(const struct parse_tools *t, struct bytes function, struct bytes 
 }
 
 void add_of_schema(struct tvalue schema, struct bytes value, struct buf *out) {
-    enum parse_type type = type_of_schema(schema, 0);
+    enum parse_type type = type_in(schema, schema);
     add_by_type(type == TYPE_UNKNOWN ? TYPE_STRING : type, value, out);
 }

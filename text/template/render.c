@@ -457,6 +457,8 @@ int template_render(const struct template *t, struct tvalue context,
     bind_context(&r, context);
     hide_at_root(&r);
     run_body(&r, t->body);
+    if (r.rc && (r.arena.starved || (out->failed && !out->limit)))
+        r.rc = error_set(r.err, ERR_MEMORY, "out of memory");
     vec_release(&r.bindings);
     buf_release(&r.scratch);
     arena_release(&r.arena);

@@ -101,6 +101,10 @@ void tokenizer_detokenize(const struct tokenizer *t, struct tokens ids, unsigned
 
 /* Largest id + 1. */
 uint32_t tokenizer_vocab_count(const struct tokenizer *t);
+/* No token stands for more bytes of a text than this, so a text of n bytes has at least n / this
+ * tokens. SIZE_MAX: one may stand for any number, where text can be dropped or unknown runs are one
+ * token. Linear in the vocabulary. */
+size_t tokenizer_token_bytes_most(const struct tokenizer *t);
 /* What the token adds to the output in the middle of a text, as raw bytes (perhaps half a
  * character). Valid while t lives. */
 struct bytes tokenizer_token_bytes(const struct tokenizer *t, uint32_t id);

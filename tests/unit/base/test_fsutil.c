@@ -49,6 +49,8 @@ TEST(file_write_atomic_then_read_and_map) {
         EXPECT(bytes_equal(buf_bytes(&b), bytes_of(text, sizeof text)));
         EXPECT_EQ(file_map_open(&map, path, &err), 0);
         EXPECT(bytes_equal(bytes_of(map.data, map.len), bytes_of(text, sizeof text)));
+        file_map_forget(&map);
+        EXPECT(bytes_equal(bytes_of(map.data, map.len), bytes_of(text, sizeof text)));
         file_map_close(&map);
     }
     struct stat st;

@@ -2,6 +2,8 @@
 #include "base/hash.h"
 #include "check.h"
 
+#include <errno.h>
+
 TEST(hasher_equals_one_shot) {
     uint8_t data[5000];
     for (size_t i = 0; i < sizeof data; i++)
@@ -71,4 +73,13 @@ TEST(u128_parse_refuses) {
 TEST(random_u128_differs) {
     struct u128 a = random_u128(), b = random_u128();
     EXPECT(!u128_equal(a, b) && !u128_is_zero(a) && !u128_is_zero(b));
+}
+
+/* What another call left in errno is not taken for an interruption. */
+TEST(random_bytes_come_whatever_errno_says) {
+    uint8_t out[3] = {0};
+    errno = EINTR;
+    for (int i = 0; i < 100 && !(out[0] && out[1] && out[2]); i++)
+        random_bytes(out, sizeof out);
+    EXPECT(out[0] && out[1] && out[2]);
 }

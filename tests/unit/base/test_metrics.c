@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -274,6 +275,24 @@ static void remove_folder(const char *folder) {
             unlinkat(dirfd(dir), e->d_name, 0);
     closedir(dir);
     rmdir(folder);
+}
+
+/* A hole would need room at its first write, and a full disk then ends the process. */
+TEST(metrics_that_are_shared_have_their_room_on_the_disk) {
+    char folder[] = "/tmp/trireme-metrics-XXXXXX";
+    struct stat st = {0};
+    CHECK(mkdtemp(folder));
+    struct kid kid = kid_start(folder);
+    kid_do(&kid, 'c');
+    DIR *dir = opendir(folder);
+    for (struct dirent *e; (e = readdir(dir));)
+        if (strncmp(e->d_name, "kid-", 4) == 0)
+            EXPECT(fstatat(dirfd(dir), e->d_name, &st, 0) == 0);
+    closedir(dir);
+    EXPECT(st.st_size > 0);
+    EXPECT(st.st_blocks * 512 >= st.st_size);
+    kid_end(&kid, false);
+    remove_folder(folder);
 }
 
 TEST(metrics_of_processes_that_share_are_one) {

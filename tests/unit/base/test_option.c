@@ -502,3 +502,97 @@ TEST(option_flags_of_others_are_noted_or_refused) {
     option_free(&SPELLED, &have);
     buf_release(&notes);
 }
+
+TEST(option_man_has_what_help_has) {
+    struct buf page;
+    buf_init(&page, 0);
+    struct option_table table = TABLE;
+    table.count = ARRAY_LEN(ROWS); /* the hidden row, too */
+    option_man(&page, &table, "tries -things.\n.of it");
+    const char *text = buf_text(&page);
+    EXPECT(strstr(text, ".SH NAME\ntrireme\\-test \\- tries \\-things.\n\\&.of it\n"));
+    EXPECT(strstr(text, ".TP\n\\fB\\-p\\fR, \\fB\\-\\-port\\fR \\fIN\\fR\nWhere to listen.\n"
+                        "Default: 8000. Range: 1 to 65535.\n"));
+    EXPECT(strstr(text, "\\fB\\-\\-format\\fR \\fItext|json|none\\fR\nHow.\n"));
+    EXPECT(strstr(text, "Also \\-\\-pass.\n"));
+    EXPECT(!strstr(text, "secret\\-hook"));
+    EXPECT(strstr(text, ".SS \"Options\"\n"));
+    EXPECT(!strstr(strstr(text, ".SS \"Options\"") + 1, ".SS \"Options\"")); /* once */
+    buf_release(&page);
+}
+
+/* ---- rows that may be given again ---- */
+
+struct lists {
+    const char *models, *one;
+    int64_t port;
+};
+static const struct option_row LIST_ROWS[] = {
+    {"model", 'm', OPTION_STRING, offsetof(struct lists, models), NULL, .list = true,
+     .aliases = "--model-path", .help = "Which."},
+    {"one", 0, OPTION_STRING, offsetof(struct lists, one), NULL, .help = "Who."},
+    {"port", 0, OPTION_INT, offsetof(struct lists, port), "1", .max = 9, .aliases = "--listen-port",
+     .help = "Where."},
+};
+static const struct option_table LIST_TABLE = {.program = "trireme test",
+                                               .synopsis = "[OPTIONS] [MODEL]",
+                                               .summary = "Tests.",
+                                               .rows = LIST_ROWS,
+                                               .count = ARRAY_LEN(LIST_ROWS),
+                                               .arguments = "model"};
+
+static int parse_lists(struct lists *lists, int argc, char **argv) {
+    return option_parse(&LIST_TABLE, lists, argc, argv, NULL, 0, NULL, &why);
+}
+
+TEST(option_lists_take_each_flag) {
+    struct lists lists;
+    char *argv[] = {"t", "--model", "a=/x,threads=2", "-mb", "--model-path=c"};
+    EXPECT_EQ(parse_lists(&lists, ARRAY_LEN(argv), argv), OPTION_RUN);
+    EXPECT_STR(lists.models, "a=/x,threads=2\nb\nc");
+    option_free(&LIST_TABLE, &lists);
+    char *argument[] = {"t", "a"};
+    EXPECT_EQ(parse_lists(&lists, ARRAY_LEN(argument), argument), OPTION_RUN);
+    EXPECT_STR(lists.models, "a");
+    option_free(&LIST_TABLE, &lists);
+}
+
+static int parse_file(struct lists *lists, const char *text, int argc, char **argv) {
+    char *all[8] = {"t", "--config", config_path};
+    write_config(text);
+    for (int i = 0; i < argc; i++)
+        all[3 + i] = argv[i];
+    return parse_lists(lists, 3 + argc, all);
+}
+
+TEST(option_lists_stand_in_files) {
+    struct lists lists;
+    char *flag[] = {"--model=c"};
+    EXPECT_EQ(parse_file(&lists, "model: [a, b]\nport: 2\n", 0, NULL), OPTION_RUN);
+    EXPECT_STR(lists.models, "a\nb");
+    EXPECT_EQ(lists.port, 2);
+    option_free(&LIST_TABLE, &lists);
+    EXPECT_EQ(parse_file(&lists, "model:\n  - a\n  - b\n", 1, flag), OPTION_RUN);
+    EXPECT_STR(lists.models, "c"); /* a flag stands in for the file's list */
+    option_free(&LIST_TABLE, &lists);
+    EXPECT_EQ(parse_file(&lists, "one: [a, b]\n", 0, NULL), ERR_INVALID);
+    EXPECT(strstr(why.text, "one value, not a list"));
+    EXPECT_EQ(parse_file(&lists, "listen_port: [1, 2]\n", 0, NULL), ERR_INVALID);
+    EXPECT_EQ(parse_file(&lists, "model: [a, [b]]\n", 0, NULL), ERR_INVALID);
+    EXPECT_EQ(parse_file(&lists, "model: {a: b}\n", 0, NULL), ERR_INVALID);
+}
+
+TEST(option_is_set_alone) {
+    struct lists lists;
+    char *argv[] = {"t", "--listen-port", "3"};
+    EXPECT_EQ(parse_lists(&lists, ARRAY_LEN(argv), argv), OPTION_RUN);
+    EXPECT_EQ(option_set(&LIST_TABLE, &lists, "port", "4", &why), 0);
+    EXPECT_EQ(lists.port, 4);
+    EXPECT_EQ(option_set(&LIST_TABLE, &lists, "listen-port", "5", &why), 0);
+    EXPECT_EQ(lists.port, 5);
+    EXPECT_EQ(option_set(&LIST_TABLE, &lists, "port", "10", &why), ERR_INVALID);
+    EXPECT_EQ(option_set(&LIST_TABLE, &lists, "prot", "1", &why), ERR_INVALID);
+    EXPECT(strstr(why.text, "did you mean --port?"));
+    EXPECT_EQ(lists.port, 5);
+    option_free(&LIST_TABLE, &lists);
+}

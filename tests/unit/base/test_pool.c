@@ -2,8 +2,10 @@
 #include "base/pool.h"
 #include "check.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 enum { MAX_PARTS = 5000 };
 struct job {
@@ -109,4 +111,19 @@ TEST(pool_idle_uses_no_cpu) {
     sleep_ms(300);
     EXPECT(cpu_us() - before < 15000);
     thread_pool_free(&pool);
+}
+
+static void *stand_back(void *nice) {
+    thread_give_way();
+    *(int *)nice = getpriority(PRIO_PROCESS, (id_t)gettid());
+    return NULL;
+}
+
+TEST(a_thread_that_gives_way_does_so_alone) {
+    int before = getpriority(PRIO_PROCESS, 0), nice = before;
+    pthread_t thread;
+    EXPECT_EQ(pthread_create(&thread, NULL, stand_back, &nice), 0);
+    pthread_join(thread, NULL);
+    EXPECT(nice > before || before >= 5); /* whoever runs the tests may have given way already */
+    EXPECT_EQ(getpriority(PRIO_PROCESS, 0), before);
 }

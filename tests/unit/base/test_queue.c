@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 
 static bool readable(struct queue *q, int timeout_ms) {
     struct pollfd p = {.fd = queue_fd(q), .events = POLLIN};
@@ -70,4 +71,29 @@ TEST(queue_with_four_producers_loses_and_reorders_nothing) {
         pthread_join(threads[i], NULL);
     EXPECT(!readable(shared_queue, 0));
     queue_free(&shared_queue);
+}
+
+static long resident_pages(void) {
+    long all, resident = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f && fscanf(f, "%ld %ld", &all, &resident) != 2)
+        resident = 0;
+    if (f)
+        fclose(f);
+    return resident;
+}
+
+/* A queue made for a flood that never comes takes no memory as time goes by. */
+TEST(queue_that_stays_short_touches_few_pages) {
+    enum { PLACES = 1 << 22, ITEMS = 1 << 20, PAGE_ITEMS = 512 };
+    struct queue *q = queue_new(PLACES);
+    EXPECT(queue_push(q, q) && queue_pop(q) == q);
+    long before = resident_pages();
+    EXPECT(before > 0);
+    for (int i = 0; i < ITEMS / 2; i++) {
+        EXPECT(queue_push(q, q) && queue_push(q, q));
+        EXPECT(queue_pop(q) == q && queue_pop(q) == q);
+    }
+    EXPECT(resident_pages() - before < ITEMS / PAGE_ITEMS / 4);
+    queue_free(&q);
 }

@@ -223,7 +223,7 @@ TEST(child_that_gave_up_by_itself_is_hopeless_at_once) {
 }
 
 TEST(state_file_round_trips) {
-    struct state_file out = {.workers_wanted = 3, .workers_configured = 2}, in;
+    struct state_file out = {.workers = {{3, 2}, {1, 1}}, .model_count = 2}, in;
     struct error err;
     make_dir();
     EXPECT_EQ(state_file_read(&in, dir, &err), 0);
@@ -236,7 +236,8 @@ TEST(state_file_round_trips) {
     }
     EXPECT_EQ(state_file_write(&out, dir, &err), 0);
     EXPECT_EQ(state_file_read(&in, dir, &err), 0);
-    EXPECT(in.workers_wanted == 3 && in.workers_configured == 2 && in.children.count == 50);
+    EXPECT(in.model_count == 2 && in.workers[0].wanted == 3 && in.workers[0].configured == 2 &&
+           in.children.count == 50);
     for (size_t i = 0; i < 50; i++) {
         struct state_child a = out.children.items[i], b = in.children.items[i];
         EXPECT(a.role == b.role && a.idx == b.idx && a.pid == b.pid &&
@@ -272,7 +273,7 @@ TEST(state_file_of_an_earlier_boot_is_empty_and_a_strange_one_an_error) {
                           "00000000000000000000000000000001 ff\n"),
               0);
     EXPECT_EQ(state_file_read(&in, dir, &err), 0);
-    EXPECT(in.children.count == 0 && in.workers_wanted == 0);
+    EXPECT(in.children.count == 0 && in.model_count == 0);
     for (size_t i = 0; i < ARRAY_LEN(STRANGE); i++) {
         EXPECT_EQ(write_state(STRANGE[i]), 0);
         EXPECT_EQ(state_file_read(&in, dir, &err), ERR_INVALID);

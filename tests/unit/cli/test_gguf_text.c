@@ -9,13 +9,12 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* tokenizer.ggml.pre of a folder whose tokenizer splits so; "": none. */
-static void pre_of(const char *splits, char out[32]) {
+/* A tokenizer of three tokens that splits so, for a model of five rows, as GGUF. g: closed by the
+ * caller, its file is gone. */
+static void put_text(const char *splits, struct gguf *g) {
     char dir[] = "/tmp/trireme-text-XXXXXX";
     struct gguf_writer w;
-    struct gguf g = {0};
     struct error err = {0};
-    struct bytes name = {0};
     struct buf text;
     if (!mkdtemp(dir))
         abort();
@@ -29,14 +28,10 @@ static void pre_of(const char *splits, char out[32]) {
              splits);
     EXPECT_EQ(file_write_atomic(tokenizer, text.data, text.len, 0600, &err), 0);
     gguf_writer_init(&w, file);
-    EXPECT_EQ(gguf_text_put(&w, dir, &err), 0);
+    EXPECT_EQ(gguf_text_put(&w, dir, 5, &err), 0);
     EXPECT_EQ(gguf_write_begin(&w, &err), 0);
     EXPECT_EQ(gguf_write_end(&w, &err), 0);
-    EXPECT_EQ(gguf_open(&g, file, &err), 0);
-    *out = '\0';
-    if (gguf_string(&g, "tokenizer.ggml.pre", &name))
-        snprintf(out, 32, "%.*s", (int)name.len, (const char *)name.data);
-    gguf_close(&g);
+    EXPECT_EQ(gguf_open(g, file, &err), 0);
     gguf_writer_release(&w);
     unlink(tokenizer);
     unlink(file);
@@ -44,6 +39,17 @@ static void pre_of(const char *splits, char out[32]) {
     buf_release(&text);
     mem_free(tokenizer);
     mem_free(file);
+}
+
+/* tokenizer.ggml.pre of a folder whose tokenizer splits so; "": none. */
+static void pre_of(const char *splits, char out[32]) {
+    struct gguf g = {0};
+    struct bytes name = {0};
+    put_text(splits, &g);
+    *out = '\0';
+    if (gguf_string(&g, "tokenizer.ggml.pre", &name))
+        snprintf(out, 32, "%.*s", (int)name.len, (const char *)name.data);
+    gguf_close(&g);
 }
 
 #define SPLIT(regex) "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" regex "\"}},"
@@ -69,4 +75,21 @@ TEST(splits_are_called_as_llama_cpp_calls_them) {
         pre_of(ROWS[i].splits, name);
         EXPECT_STR(name, ROWS[i].name);
     }
+}
+
+TEST(every_row_of_the_embedding_has_a_token) {
+    struct gguf g = {0};
+    put_text("", &g);
+    const struct gguf_kv *tokens = gguf_find(&g, "tokenizer.ggml.tokens"),
+                         *types = gguf_find(&g, "tokenizer.ggml.token_type");
+    EXPECT(tokens && types);
+    EXPECT_EQ(tokens->count, 5);
+    EXPECT_EQ(types->count, 5);
+    static const int64_t TYPES[] = {1, 1, 1, 5, 5}; /* used, and unused */
+    for (uint64_t i = 0; i < ARRAY_LEN(TYPES); i++) {
+        int64_t type = 0;
+        EXPECT(gguf_int_at(types, i, &type));
+        EXPECT_EQ(type, TYPES[i]);
+    }
+    gguf_close(&g);
 }

@@ -36,6 +36,7 @@ static bool place_open(struct place *p) {
     p->config = (struct supervisor_config){.run_dir = p->dir, .silence_ms = SILENCE_MS};
     p->child = (struct child){.role = CHILD_WORKER, .pidfd = -1};
     p->s = (struct supervisor){.config = &p->config, .pulse_turn_ms = p->now_ms};
+    models_init(&p->s);
     vec_push(&p->s.children, &p->child);
     if (child_start(&p->child, "/bin/sleep", argv, NULL, &gate, &err))
         return false;
@@ -142,6 +143,7 @@ static int failed_starts_taken(uint64_t pulse_count) {
         .silence_ms = SILENCE_MS,
         .roles = {[CHILD_GATEWAY] = {.count = 1, .flags = no_flags, .secret = "wait"}}};
     p.s = (struct supervisor){.config = &p.config, .epoll_fd = epoll_create1(EPOLL_CLOEXEC)};
+    models_init(&p.s);
     for (; taken < 20 && p.s.phase == PHASE_SERVING; taken++) {
         bool first = taken < 0;
         CHECK(!file_write_atomic(program, first ? FAULT : TAKEN, strlen(first ? FAULT : TAKEN),

@@ -95,6 +95,13 @@ template <bool WAIT> static __global__ void successor(float *x, uint32_t count) 
     dependency_wait();
     x[64 + threadIdx.x] = v;
 }
+/* Between the two: lets the successor begin before it waits itself, or after. */
+template <bool EARLY> static __global__ void middle(float *x, uint32_t count) {
+    if (EARLY)
+        dependents_launch();
+    dependency_wait();
+    dependents_launch();
+}
 static __global__ void predecessor(float *x, uint32_t count) {
     x[threadIdx.x] = 7;
 }
@@ -144,6 +151,19 @@ extern "C" void run_fault(struct stream *base, int which, float *x, uint32_t cou
     case 33:
         LAUNCH(predecessor, shape, s, x, count);
         LAUNCH(successor<true>, usual, s, x, count);
+        break;
+    case 35:
+    case 36:
+    case 37:
+        LAUNCH(predecessor, shape, s, x, count);
+        if (which == 36)
+            LAUNCH(middle<false>, dependent, s, x, count);
+        else
+            LAUNCH(middle<true>, dependent, s, x, count);
+        if (which == 37)
+            LAUNCH(successor<true>, dependent, s, x, count);
+        else
+            LAUNCH(successor<false>, dependent, s, x, count);
         break;
     case 34: /* behind what is no kernel */
         stream_fill(base, x, 0, count * 4);

@@ -6,7 +6,7 @@
  * tiles: device memory, 8192 + 1024 bytes of bf16 ones; out: 64 x 8 floats.
  */
 #include "kernels/cuda/cuda_device.cuh"
-#include "kernels/cuda/ptx_hopper.cuh"
+#include "kernels/cuda/ptx_cluster.cuh"
 
 enum {
     RIGHT,
@@ -25,6 +25,7 @@ enum {
     FROM_REGISTERS,
     MBARRIER_UNSEEN
 };
+enum { SHARED, NO_WAIT_FOR_PEER, LEAVES_ITS_PEER, GIVES_TO_ITSELF };
 
 template <int WHAT> static __global__ void small_product(float *out, const uint16_t *tiles) {
     DYNAMIC_SHARED(area);
@@ -80,6 +81,47 @@ template <int WHAT> static __global__ void small_product(float *out, const uint1
     const uint32_t row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, t = threadIdx.x % 4 * 2;
     for (uint32_t i = 0; i < 4; i++)
         out[(row + i / 2 * 8) * 8 + t + i % 2] = kept[i];
+}
+
+/* Two blocks of 32 threads give each other the half of 64 numbers that they know. out: [2, 64]. */
+template <int WHAT> static __global__ void share(float *out) {
+    DYNAMIC_SHARED(area);
+    uint64_t *barrier = (uint64_t *)area;
+    float *all = (float *)(area + 128);
+    const uint32_t rank = cluster_rank(), mine = rank * 32 + threadIdx.x;
+    if (threadIdx.x == 0) {
+        mbarrier_init(barrier, 1);
+        mbarrier_init_fence();
+    }
+    cluster_barrier();
+    if (WHAT == LEAVES_ITS_PEER && rank == 0)
+        return;
+    all[mine] = (float)mine;
+    fence_async();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        mbarrier_arrive_expect(barrier, 128);
+        copy_to_peer(all + rank * 32, 128, barrier, WHAT == GIVES_TO_ITSELF ? rank : rank ^ 1);
+    }
+    if (WHAT != NO_WAIT_FOR_PEER)
+        mbarrier_wait(barrier, 0);
+    out[blockIdx.y * 64 + threadIdx.x] = all[threadIdx.x];
+    out[blockIdx.y * 64 + 32 + threadIdx.x] = all[32 + threadIdx.x];
+    mbarrier_wait(barrier, 0);
+    cluster_barrier();
+}
+
+extern "C" void run_cluster_fault(struct stream *base, int which, float *out) {
+    struct cuda_stream *s = cuda_stream_of(base);
+    const launch_shape shape = {dim3(1, 2), dim3(32), 512, false, 2};
+#define CLUSTER_FAULT(what)                                                                        \
+    case what: LAUNCH(share<what>, shape, s, out); break
+    switch (which) {
+        CLUSTER_FAULT(SHARED);
+        CLUSTER_FAULT(NO_WAIT_FOR_PEER);
+        CLUSTER_FAULT(LEAVES_ITS_PEER);
+        CLUSTER_FAULT(GIVES_TO_ITSELF);
+    }
 }
 
 extern "C" void run_hopper_fault(struct stream *base, int which, float *out,

@@ -19,6 +19,8 @@ enum { ORDERS = 3 }; /* ascending, descending, seeded */
 void emu_set_order(int order, uint64_t seed);
 void emu_recover(void);
 const char *emu_failure(void);
+/* Kernels launched so far; 0 where the device does not count them. */
+uint64_t emu_launch_count(void);
 
 struct rig {
     struct device *dev, *ref;

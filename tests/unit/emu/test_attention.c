@@ -11,7 +11,7 @@ struct shape {
     uint32_t heads, kv_heads, dim, block_tokens, window, max_blocks;
     bool interleaved, output_class;
     uint32_t chunk;
-    int extra; /* 1: sinks, 2: soft cap, 4: ALiBi */
+    int extra; /* 1: sinks, 2: soft cap, 4: ALiBi, 8: later positions too */
 };
 
 /* Some below the scores, some above. */
@@ -62,12 +62,26 @@ static void scene_release(struct scene *s) {
     rig_close(&s->r);
 }
 
+/* The last position that each row sees: the last one of its slot here, or as far ahead as behind
+ * where there is a window. */
+static void make_last(const struct shape *sh, const uint32_t *slots, const uint32_t *positions,
+                      uint32_t rows, uint32_t *last) {
+    for (uint32_t t = 0; t < rows; t++) {
+        uint32_t end = t;
+        while (end + 1 < rows && slots[end + 1] == slots[t] && positions[end + 1] != ROW_NONE)
+            end++;
+        last[t] = sh->window ? MIN(positions[t] + sh->window - 1, positions[end]) : positions[end];
+    }
+}
+
 /* Writes and attends rows on the emulated device; with want also by the definition, on the values
  * that the device read: the rotated Q, and K and V as they lie in its cache. [rows, heads *
  * dim]. */
 static float *attend(struct scene *s, float *qkv, const uint32_t *slots, const uint32_t *positions,
                      uint32_t rows, float **want) {
     struct rig *r = &s->r;
+    uint32_t last[600];
+    make_last(&s->shape, slots, positions, rows, last);
     const struct shape *sh = &s->shape;
     size_t stride = (sh->heads + 2 * sh->kv_heads) * sh->dim, width = (size_t)sh->heads * sh->dim;
     struct step_batch b = {.row_count = rows,
@@ -92,6 +106,7 @@ static float *attend(struct scene *s, float *qkv, const uint32_t *slots, const u
                               .sinks = sh->extra & 1 ? rig_up(r, SINKS, sizeof SINKS) : NULL,
                               .soft_cap = sh->extra & 2 ? 0.4f : 0,
                               .slopes = sh->extra & 4 ? rig_up(r, SLOPES, sizeof SLOPES) : NULL,
+                              .last = sh->extra & 8 ? rig_up(r, last, rows * 4) : NULL,
                               .scale = 1 / sqrtf((float)sh->dim),
                               .class_rows = sh->output_class ? rows : 0,
                               .kv = &s->kv,
@@ -108,6 +123,7 @@ static float *attend(struct scene *s, float *qkv, const uint32_t *slots, const u
         .row_count = rows, .slots = (uint32_t *)slots, .positions = (uint32_t *)positions};
     op.sinks = sh->extra & 1 ? SINKS : NULL;
     op.slopes = sh->extra & 4 ? SLOPES : NULL;
+    op.last = sh->extra & 8 ? last : NULL;
     op.out = *want = calloc(rows * width, 4);
     op.qkv = rotated;
     op.kv = &s->ref_kv;
@@ -228,6 +244,10 @@ static const struct shape OPTIONS[] = {
     {STORAGE_BF16, STORAGE_BF16, 4, 2, 64, 16, 40, 24, false, false, 0, 2},
     {STORAGE_BF16, STORAGE_BF16, 4, 2, 64, 16, 0, 24, false, true, 0, 4},
     {STORAGE_F32, STORAGE_F32, 2, 1, 20, 16, 0, 24, false, true, 0, 6},
+    {STORAGE_BF16, STORAGE_BF16, 4, 4, 64, 16, 0, 24, false, false, 0, 8},
+    {STORAGE_F16, STORAGE_F16, 2, 1, 32, 32, 33, 16, false, false, 0, 8},
+    {STORAGE_F32, STORAGE_F32, 2, 2, 20, 16, 0, 24, false, false, 0, 8},
+    {STORAGE_F32, STORAGE_F16, 2, 1, 24, 16, 40, 24, false, false, 0, 8},
 };
 
 TEST(attention_with_options_equals_its_definition) {

@@ -81,6 +81,15 @@ TEST(a_dependent_launch_reads_before_its_predecessor_has_run) {
     EXPECT(run(32, 0, x) && x[64] == 7);
 }
 
+/* A kernel that lets its dependents begin before it waits itself: they begin before the kernel ahead
+ * of it has run. */
+TEST(a_prologue_runs_before_the_kernel_two_ahead_where_the_one_between_lets_it) {
+    float x[COUNT];
+    EXPECT(run(35, 0, x) && x[0] == 7 && isnan(x[64]));
+    EXPECT(run(36, 0, x) && x[64] == 7);
+    EXPECT(run(37, 0, x) && x[64] == 7);
+}
+
 /* Code of compute_80 on a newer GPU: the wait is nothing there, so launches must not overlap. */
 TEST(launches_do_not_overlap_where_the_wait_was_compiled_to_nothing) {
     float x[COUNT];

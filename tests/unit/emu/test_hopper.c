@@ -4,6 +4,7 @@
 #include "rig.h"
 
 void run_hopper_fault(struct stream *s, int which, float *out, const uint16_t *tiles);
+void run_cluster_fault(struct stream *s, int which, float *out);
 bool emu_is_watched(void);
 
 /* as faults_hopper.cu counts them */
@@ -22,7 +23,11 @@ enum fault {
     TILE_UNALIGNED,
     STORES_WITHOUT_FENCE,
     FROM_REGISTERS,
-    MBARRIER_UNSEEN
+    MBARRIER_UNSEEN,
+    SHARED, /* those of clusters */
+    NO_WAIT_FOR_PEER,
+    LEAVES_ITS_PEER,
+    GIVES_TO_ITSELF
 };
 enum { SUMS = 64 * 8, TILE_VALUES = (8192 + 1024) / 2 };
 
@@ -34,7 +39,10 @@ static bool run(enum fault which, int order, float out[SUMS]) {
         tiles[i] = 0x3f80;
     emu_set_order(order, 3);
     float *device = rig_alloc(&r, SUMS * sizeof *out);
-    run_hopper_fault(r.stream, which, device, rig_up(&r, tiles, sizeof tiles));
+    if (which >= SHARED)
+        run_cluster_fault(r.stream, which - SHARED, device);
+    else
+        run_hopper_fault(r.stream, which, device, rig_up(&r, tiles, sizeof tiles));
     stream_copy_out(r.stream, out, device, SUMS * sizeof *out);
     event_record(r.event, r.stream);
     bool ran = event_wait(r.event) == 0;
@@ -89,6 +97,18 @@ TEST(what_was_not_waited_for_is_poison_or_a_race) {
         EXPECT(fails_naming(MBARRIER_UNSEEN, 0, "a race in shared memory") ||
                strstr(emu_failure(), "is no mbarrier"));
     }
+}
+
+TEST(blocks_of_a_cluster_give_each_other_what_they_have) {
+    float out[SUMS];
+    for (int order = 0; order < ORDERS; order++) {
+        EXPECT(run(SHARED, order, out));
+        for (int i = 0; i < 128; i++)
+            EXPECT_EQ((int)out[i], i % 64);
+    }
+    EXPECT(run(NO_WAIT_FOR_PEER, 0, out) && isnan(out[32]) && isnan(out[64]) && out[0] == 0);
+    EXPECT(fails_naming(LEAVES_ITS_PEER, 0, "has ended"));
+    EXPECT(fails_naming(GIVES_TO_ITSELF, 0, "to the block itself"));
 }
 
 TEST(misuse_is_named) {

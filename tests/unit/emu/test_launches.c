@@ -64,7 +64,7 @@ TEST(products_and_attention_take_any_number_of_rows) {
             for (size_t i = 0; i < ARRAY_LEN(WEIGHTS); i++) {
                 const struct matrix w = matrix_of(WEIGHTS[i]);
                 ops->linear(r.stream, &(struct op_linear){memory, memory, &w, 5 * MANY,
-                                                          output * 5 * MANY, WIDTH, false});
+                                                          output * 5 * MANY, WIDTH, false, 0});
                 fits("linear");
                 const struct matrix head = {.type = WEIGHTS[i],
                                             .rows = 300000,
@@ -72,7 +72,7 @@ TEST(products_and_attention_take_any_number_of_rows) {
                                             .segment_count = 1,
                                             .segments = {{.data = memory, .rows = 300000}}};
                 ops->linear(r.stream, &(struct op_linear){memory, memory, &head, 9, output * 9,
-                                                          300000, true});
+                                                          300000, true, 0});
                 fits("linear of a large vocabulary");
             }
             for (int soft_cap = 0; soft_cap < 2; soft_cap++) {
@@ -126,6 +126,34 @@ TEST(row_operations_take_any_number_of_rows) {
     ops->clamped_swiglu(r.stream,
                         &(struct op_clamped_swiglu){memory, memory, MANY * TOP, WIDTH, true, 1, 1});
     fits("clamped_swiglu");
+    const struct router router = {.experts = EXPERTS, .top_k = TOP};
+    ops->route(r.stream, &(struct op_route){&plan, &router, memory, NULL, MANY});
+    fits("route");
+    const struct expert_matrix experts[] = {{STORAGE_BF16, WIDTH, WIDTH, EXPERTS, memory},
+                                            {STORAGE_Q8_0, WIDTH, WIDTH, EXPERTS, memory}};
+    for (int i = 0; i < 2; i++) {
+        ops->expert_linear(
+            r.stream, &(struct op_expert_linear){memory, memory, &experts[i], &plan, MANY, TOP});
+        fits("expert_linear");
+    }
+    struct kv_view latents = kv;
+    latents.kv_heads = 1;
+    ops->latent_write(r.stream, &(struct op_latent_write){.q = memory,
+                                                          .q_rope = memory,
+                                                          .kv = memory,
+                                                          .heads = HEADS,
+                                                          .rank = WIDTH - 16,
+                                                          .rope = 16,
+                                                          .q_stride = 16,
+                                                          .view = &latents,
+                                                          .batch = &batch});
+    fits("latent_write");
+    ops->latent_attention(r.stream, &(struct op_latent_attention){memory, memory, HEADS, WIDTH - 16,
+                                                                  1, &latents, &batch});
+    fits("latent_attention");
+    ops->rows->sum_addends(r.stream,
+                           &(struct op_sum_addends){memory, memory, 3, (size_t)MANY * 8192, false});
+    fits("sum_addends");
     for (int transposed = 0; transposed < 2; transposed++)
         for (int i = 0; i < 2; i++) {
             ops->head_linear(

@@ -251,6 +251,108 @@ TEST(a_row_times_tiles_has_the_same_bits_whatever_the_number_of_rows) {
     }
 }
 
+/* ---- k in splits: output rows of few features (product_splits) ---- */
+
+static struct shape splits_shape(uint32_t rows, uint32_t class_rows, uint32_t features,
+                                 uint32_t cols) {
+    return (struct shape){.act = STORAGE_BF16,
+                          .weights = STORAGE_BF16,
+                          .rows = rows,
+                          .class_rows = class_rows,
+                          .features = features,
+                          .cols = cols,
+                          .segments = 1,
+                          .out_f32 = true,
+                          .packed = true};
+}
+
+TEST(products_with_k_in_splits_equal_the_definition) {
+    static const uint32_t rows[] = {1, 9, 33, 64, 70, 130, 257}, features[] = {256, 64, 192},
+                          cols[] = {2112, 4160};
+    if (!has_tiles())
+        SKIP("gpu", "it is no Hopper");
+    for (uint32_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct shape s = splits_shape(rows[i], rows[i], features[i % 3], cols[i % 2]);
+        s.act = s.weights = TYPES[1 + i / 2 % 2];
+        s.bias = i % 2;
+        s.out_f32 = i % 3;
+        s.extra = i % 4 == 1 ? 3 : 0;
+        if (is_long() || i % 3 != 2)
+            check_shape(&s);
+    }
+}
+
+/* Columns [first, first + cols) of a matrix [rows, all]. */
+static float *columns_of(const float *x, uint32_t rows, uint32_t all, uint32_t first,
+                         uint32_t cols) {
+    float *some = calloc((size_t)rows * cols, sizeof *some);
+    for (uint32_t t = 0; t < rows; t++)
+        memcpy(some + (size_t)t * cols, x + (size_t)t * all + first, cols * sizeof *some);
+    return some;
+}
+
+/* Each split is the product of its columns, to the bit, and split 0 has split 1 added, then 2, then 3.
+ * Splits are whole tiles of 64; the last has what is left. Prompt rows have one chain. */
+TEST(splits_of_k_are_added_in_ascending_order) {
+    enum { ROWS_HERE = 40, OUTPUT = 11, FEATURES_HERE = 192, COLS_HERE = 65 * 64, SPLITS = 4 };
+    if (!has_tiles())
+        SKIP("gpu", "it is no Hopper");
+    struct shape s = splits_shape(ROWS_HERE, OUTPUT, FEATURES_HERE, COLS_HERE);
+    struct inputs in = make_inputs(&s);
+    float *got = run(&s, &in), *sums = NULL;
+    for (uint32_t split = 0; split < SPLITS; split++) {
+        const uint32_t first = 65 * split / SPLITS * 64, end = 65 * (split + 1) / SPLITS * 64;
+        struct shape alone = splits_shape(ROWS_HERE, 0, FEATURES_HERE, end - first);
+        struct inputs some = {columns_of(in.x, ROWS_HERE, COLS_HERE, first, end - first),
+                              columns_of(in.w, FEATURES_HERE, COLS_HERE, first, end - first), NULL};
+        float *more = run(&alone, &some);
+        for (size_t i = 0; sums && i < (size_t)ROWS_HERE * FEATURES_HERE; i++)
+            sums[i] += more[i];
+        if (sums)
+            free(more);
+        else
+            sums = more;
+        free_inputs(&some);
+    }
+    EXPECT(same_bits(got, sums, (size_t)OUTPUT * FEATURES_HERE));
+    s.class_rows = 0;
+    float *prompt = run(&s, &in);
+    const size_t from = (size_t)OUTPUT * FEATURES_HERE,
+                 count = (ROWS_HERE - OUTPUT) * FEATURES_HERE;
+    EXPECT(same_bits(got + from, prompt + from, count) && !same_bits(got, prompt, from));
+    free(prompt);
+    free(sums);
+    free(got);
+    free_inputs(&in);
+}
+
+TEST(an_output_row_with_k_in_splits_has_the_same_bits_whatever_the_number_of_rows) {
+    static const uint32_t counts[] = {7, 16, 30, 60, 100, 200};
+    if (!has_tiles())
+        SKIP("gpu", "it is no Hopper");
+    for (uint32_t wide = 0; wide < 2; wide++) {
+        struct shape s = splits_shape(1, 1, wide ? 256 : 64, wide ? 2112 : 4160);
+        struct inputs in = make_inputs(&s);
+        float *alone = run(&s, &in);
+        for (uint32_t i = 0; i < ARRAY_LEN(counts); i++) {
+            if (!is_long() && i % 2 != wide)
+                continue;
+            s.rows = counts[i];
+            s.class_rows = s.rows - i % 2;
+            struct inputs moved = make_inputs(&s);
+            uint32_t place = (uint32_t)(check_random() % s.class_rows);
+            memcpy(moved.x + (size_t)place * s.cols, in.x, s.cols * sizeof(float));
+            memcpy(moved.w, in.w, (size_t)s.features * s.cols * sizeof(float));
+            float *got = run(&s, &moved);
+            EXPECT(same_bits(alone, got + (size_t)place * s.features, s.features));
+            free(got);
+            free_inputs(&moved);
+        }
+        free(alone);
+        free_inputs(&in);
+    }
+}
+
 /* ---- by cuBLASLt ---- */
 
 /* Whether a device opens that multiplies so; *emulated: it is one. */

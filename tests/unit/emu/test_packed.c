@@ -43,6 +43,8 @@ static void fill_block(enum storage_type type, uint8_t *b, size_t bytes) {
     float d = 0.001f * (float)(1 + check_random() % 50);
     for (size_t i = 0; i < bytes; i++)
         b[i] = (uint8_t)check_random();
+    if (storage_is_plain(type))
+        storage_put(type, b, 0, random_value());
     if (type == STORAGE_Q8_0 || type == STORAGE_Q4_0 || type == STORAGE_Q4_K)
         put_half(b, d);
     if (type == STORAGE_Q4_K)
@@ -88,13 +90,19 @@ static void free_weights(struct weights *w) {
     free(w->zeros);
 }
 
-/* The segment on the device, in its units. */
-static struct matrix put_up(struct rig *r, const struct weights *w, const char *name) {
+/* The segment on the device, as it lies in files. */
+static struct matrix put_rows_up(struct rig *r, const struct weights *w) {
     struct matrix m = w->host;
     struct matrix_segment *p = &m.segments[0];
     p->data = rig_up(r, w->data, m.rows * storage_bytes(m.type, m.cols));
     p->scales = w->scales ? rig_up(r, w->scales, w->scale_count * 4) : NULL;
     p->zeros = w->zeros ? rig_up(r, w->zeros, w->scale_count * 4) : NULL;
+    return m;
+}
+/* The same, in its units. */
+static struct matrix put_up(struct rig *r, const struct weights *w, const char *name) {
+    struct matrix m = put_rows_up(r, w);
+    struct matrix_segment *p = &m.segments[0];
     if (r->dev->ops->packed_bytes(r->dev, &m, 0) != PACKED_IN_PLACE)
         check_fail(__FILE__, __LINE__, "%s [%u, %u] cannot be packed", name, m.rows, m.cols);
     r->dev->ops->pack(r->stream, &m, 0, (void *)p->data);
@@ -110,7 +118,8 @@ struct shape {
 };
 
 /* [rows, features]. x is rounded to its type. Between rows, 3 values are checked to be untouched. */
-static float *run(const struct shape *s, const struct weights *w, float *x, float *bias) {
+static float *run_rows(const struct shape *s, const struct weights *w, float *x, float *bias,
+                       uint32_t class_rows) {
     struct rig r = rig_open(s->act);
     const uint32_t stride = s->features + 3;
     const enum storage_type out_type = s->out_f32 ? STORAGE_F32 : s->act;
@@ -122,7 +131,7 @@ static float *run(const struct shape *s, const struct weights *w, float *x, floa
                                                      .x = xs,
                                                      .w = &m,
                                                      .rows = s->rows,
-                                                     .class_rows = s->rows / 2,
+                                                     .class_rows = class_rows,
                                                      .out_stride = stride,
                                                      .out_f32 = s->out_f32});
     float *all = rig_down(&r, out_type, out, (size_t)s->rows * stride),
@@ -136,6 +145,10 @@ static float *run(const struct shape *s, const struct weights *w, float *x, floa
     free(all);
     rig_close(&r);
     return dense;
+}
+
+static float *run(const struct shape *s, const struct weights *w, float *x, float *bias) {
+    return run_rows(s, w, x, bias, s->rows / 2);
 }
 
 /* |minimum| of values [k, k + 32) of a row as the product takes it off: 0 for types without. */
@@ -282,6 +295,163 @@ TEST(a_row_times_units_has_the_same_bits_whatever_the_number_of_rows) {
         free(alone);
         free(x);
         free_weights(&w);
+    }
+}
+
+/* Output rows of few features: k in splits, whatever their number. Prompt rows beside them: one
+ * chain. */
+TEST(output_rows_times_units_have_k_in_splits) {
+    static const uint32_t counts[] = {9, 40, 70, 140}, cols[] = {2304, 4352};
+    if (!has_units())
+        SKIP("gpu", "it is no Hopper");
+    for (uint32_t f = 0; f < ARRAY_LEN(FORMS); f++) {
+        struct shape s = {&FORMS[f],   STORAGE_BF16, 1,   f % 3 ? 64 : 192,
+                          cols[f % 2], f % 4 == 1,   true};
+        struct weights w = make_weights(s.form, s.features, s.cols);
+        float *x = small_values(s.cols), *bias = random_values(s.features),
+              *prompt = run_rows(&s, &w, x, bias, 0), *alone = run_rows(&s, &w, x, bias, 1);
+        check_values(&s, &w, x, bias, alone);
+        if (same_bits(alone, prompt, s.features))
+            check_fail(__FILE__, __LINE__, "%s: k is whole", s.form->name);
+        for (uint32_t i = 0; i < ARRAY_LEN(counts); i++) {
+            if (!is_long() && i != f % 4)
+                continue;
+            s.rows = counts[i];
+            float *others = small_values((size_t)s.rows * s.cols);
+            const uint32_t output = s.rows - 2, place = (uint32_t)(check_random() % output);
+            memcpy(others + (size_t)place * s.cols, x, s.cols * sizeof *x);
+            memcpy(others + (size_t)(s.rows - 1) * s.cols, x, s.cols * sizeof *x);
+            float *got = run_rows(&s, &w, others, bias, output);
+            if (!same_bits(alone, got + (size_t)place * s.features, s.features))
+                check_fail(__FILE__, __LINE__, "%s: other bits among %u rows", s.form->name,
+                           s.rows);
+            if (!same_bits(prompt, got + (size_t)(s.rows - 1) * s.features, s.features))
+                check_fail(__FILE__, __LINE__, "%s: a prompt row has other bits", s.form->name);
+            free(got);
+            free(others);
+        }
+        free(alone);
+        free(prompt);
+        free(bias);
+        free(x);
+        free_weights(&w);
+    }
+}
+
+/* Queries, keys and values: one launch, in which each has the bits that it has alone. */
+TEST(the_segments_of_a_matrix_are_one_product) {
+    static const uint32_t features[] = {128, 64, 192}, counts[] = {5, 40, 70};
+    enum { COLS = 768, ALL = 384 };
+    if (!has_units())
+        SKIP("gpu", "it is no Hopper");
+    for (uint32_t f = 0; f < ARRAY_LEN(FORMS); f++) {
+        struct shape s = {&FORMS[f], STORAGE_BF16, counts[f % 3], 0, COLS, true, f % 2};
+        const enum storage_type out_type = s.out_f32 ? STORAGE_F32 : s.act;
+        struct rig r = rig_open(s.act);
+        struct matrix all = {.type = s.form->type, .rows = ALL, .cols = COLS, .segment_count = 3};
+        float *x = small_values((size_t)s.rows * COLS), *bias = random_values(ALL), *alone[3];
+        void *xs = rig_values(&r, s.act, x, (size_t)s.rows * COLS),
+             *out = rig_alloc(&r, storage_bytes(out_type, (size_t)s.rows * ALL));
+        for (uint32_t i = 0, n = 0; i < 3; n += features[i++]) {
+            struct weights w = make_weights(s.form, features[i], COLS);
+            s.features = features[i];
+            alone[i] = run(&s, &w, x, bias + n);
+            all.segments[i] = put_up(&r, &w, s.form->name).segments[0];
+            rig_wait(&r);
+            free_weights(&w);
+        }
+        all.bias = rig_values(&r, STORAGE_F32, bias, ALL);
+        const uint64_t launched = emu_launch_count();
+        r.dev->ops->linear(r.stream, &(struct op_linear){.out = out,
+                                                         .x = xs,
+                                                         .w = &all,
+                                                         .rows = s.rows,
+                                                         .class_rows = s.rows / 2,
+                                                         .out_stride = ALL,
+                                                         .out_f32 = s.out_f32});
+        if (emu_launch_count())
+            EXPECT_EQ(emu_launch_count() - launched, 1);
+        float *got = rig_down(&r, out_type, out, (size_t)s.rows * ALL);
+        for (uint32_t t = 0; t < s.rows; t++)
+            for (uint32_t i = 0, n = 0; i < 3; n += features[i++])
+                if (!same_bits(got + t * ALL + n, alone[i] + t * features[i], features[i]))
+                    check_fail(__FILE__, __LINE__, "%s: row %u of segment %u differs", s.form->name,
+                               t, i);
+        for (uint32_t i = 0; i < 3; i++)
+            free(alone[i]);
+        free(got);
+        free(bias);
+        free(x);
+        rig_close(&r);
+    }
+}
+
+/* The product with gate and up, of one segment or two, and silu(gate) * up behind it: in one launch
+ * the same bits. */
+static void check_gated(const struct form *form, enum storage_type act, uint32_t rows,
+                        uint32_t segments, uint32_t stride) {
+    enum { COLS = 768, WIDTH = 192 };
+    struct rig r = rig_open(act);
+    const struct ops *ops = r.dev->ops;
+    struct matrix apart = {
+        .type = form->type, .rows = 2 * WIDTH, .cols = COLS, .segment_count = segments};
+    float *x = small_values((size_t)rows * COLS), *bias = random_values(apart.rows);
+    void *xs = rig_values(&r, act, x, (size_t)rows * COLS),
+         *y = rig_alloc(&r, storage_bytes(act, (size_t)rows * apart.rows)),
+         *want = rig_alloc(&r, storage_bytes(act, (size_t)rows * WIDTH)),
+         *got = rig_alloc(&r, storage_bytes(act, (size_t)rows * stride));
+    if (stride % 2)
+        apart.bias = rig_values(&r, STORAGE_F32, bias, apart.rows);
+    struct matrix gated = apart;
+    for (uint32_t i = 0; i < segments; i++) {
+        struct weights w = make_weights(form, apart.rows / segments, COLS);
+        apart.segments[i] = put_up(&r, &w, form->name).segments[0];
+        gated.segments[i] = put_rows_up(&r, &w).segments[0];
+        rig_wait(&r);
+        free_weights(&w);
+    }
+    gated.gated = ops->gates(r.dev, &gated, ACTIVATION_SILU);
+    if (!gated.gated || ops->gates(r.dev, &apart, ACTIVATION_GELU))
+        check_fail(__FILE__, __LINE__, "%s: gated or not, the other was expected", form->name);
+    for (uint32_t i = 0; i < segments; i++) {
+        ops->pack(r.stream, &gated, i, (void *)gated.segments[i].data);
+        gated.segments[i].packed = gated.segments[i].data;
+    }
+    ops->linear(r.stream, &(struct op_linear){y, xs, &apart, rows, 0, apart.rows, false, 0});
+    ops->act_mul(r.stream, &(struct op_act_mul){want, y, rows, WIDTH, ACTIVATION_SILU});
+    const uint64_t launched = emu_launch_count();
+    ops->linear(r.stream, &(struct op_linear){got, xs, &gated, rows, rows / 2, stride, false,
+                                              ACTIVATION_SILU});
+    if (emu_launch_count())
+        EXPECT_EQ(emu_launch_count() - launched, 1);
+    float *wanted = rig_down(&r, act, want, (size_t)rows * WIDTH),
+          *there = rig_down(&r, act, got, (size_t)rows * stride);
+    for (uint32_t t = 0; t < rows; t++)
+        if (!same_bits(there + (size_t)t * stride, wanted + (size_t)t * WIDTH, WIDTH) ||
+            (stride > WIDTH && !isnan(there[(size_t)t * stride + WIDTH])))
+            check_fail(__FILE__, __LINE__, "%s, %u segments: row %u of %u differs", form->name,
+                       segments, t, rows);
+    free(wanted);
+    free(there);
+    free(bias);
+    free(x);
+    rig_close(&r);
+}
+
+TEST(a_gated_product_has_the_bits_of_the_product_and_the_activation) {
+    static const struct form plain[] = {{"bf16", STORAGE_BF16, 0, 0, false, 0},
+                                        {"f16", STORAGE_F16, 0, 0, false, 0}};
+    static const uint32_t rows[] = {5, 40, 70, 130};
+    if (!has_units())
+        SKIP("gpu", "it is no Hopper");
+    for (uint32_t f = 0; f < ARRAY_LEN(FORMS) + 2; f++) {
+        const bool is_plain = f >= ARRAY_LEN(FORMS);
+        const struct form *form = is_plain ? &plain[f - ARRAY_LEN(FORMS)] : &FORMS[f];
+        for (uint32_t i = 0; i < ARRAY_LEN(rows); i++)
+            if (is_long() || (i + f) % 4 == 0)
+                check_gated(form, is_plain ? form->type : TYPES[1 + f % 2], rows[i],
+                            /* 192 rows of one segment are no whole blocks of 128 */
+                            form->scale_rows == 128 ? 2 : 1 + (f + i) % 2, 192 + f % 3);
     }
 }
 

@@ -87,6 +87,32 @@ TEST(norms_equal_their_definition) {
     emu_set_order(0, 1);
 }
 
+/* Exactly: sums in order, in f32, rounded once, as ranks in shared memory make them. */
+TEST(addends_are_summed_in_order_and_rounded_once) {
+    enum { ADDENDS_MAX = 8 };
+    for (size_t i = 0; i < ARRAY_LEN(WIDTHS) * 3; i++) {
+        const enum storage_type act = TYPES[i % 3], type = i % 2 ? STORAGE_F32 : act;
+        const uint32_t count = WIDTHS[i / 3] * (i % 4 ? 7 : 8),
+                       addends = 1 + (uint32_t)i % ADDENDS_MAX;
+        struct rig r = rig_open(act);
+        float *x = random_values((size_t)count * addends), *want = calloc(count, 4);
+        void *from = rig_values(&r, type, x, (size_t)count * addends),
+             *out = rig_alloc(&r, storage_bytes(type, count));
+        r.dev->ops->rows->sum_addends(r.stream,
+                                      &(struct op_sum_addends){out, from, addends, count, i % 2});
+        r.ref->ops->rows->sum_addends(r.ref_stream,
+                                      &(struct op_sum_addends){want, x, addends, count, true});
+        for (uint32_t n = 0; n < count; n++) {
+            storage_put(type, x, 0, want[n]);
+            want[n] = storage_get(type, x, 0);
+        }
+        float *got = rig_down(&r, type, out, count);
+        EXPECT(same_bits(got, want, count));
+        rig_close(&r);
+        free(got), free(x), free(want);
+    }
+}
+
 TEST(values_equal_their_definitions) {
     static const uint32_t positions[] = {0, ROW_NONE, 3, 9};
     for (size_t i = 0; i < ARRAY_LEN(WIDTHS) * 3; i++) {

@@ -1,5 +1,6 @@
 /* The sampler on the emulated device: the draws of the definition over random settings, its special
  * cases, three thread orders. */
+#include "random_rules.h"
 #include "rig.h"
 
 enum { HISTORY = 64 };
@@ -9,11 +10,12 @@ struct setting {
     uint32_t history[HISTORY], bias_ids[8];
     float bias_values[8];
     const uint32_t *mask; /* [vocab / 32] or NULL */
+    uint32_t breakers;    /* bits of the first 32 tokens */
 };
 
 struct draw {
     uint32_t status, token, top_count, top_ids[SAMPLE_TOP_MAX], token_count, active, last;
-    float logprob, top_logprobs[SAMPLE_TOP_MAX];
+    float logprob, top_logprobs[SAMPLE_TOP_MAX], state;
 };
 
 /* `count` rows of the same setting; the device's arrays are what `dev` needs, host memory for the
@@ -21,7 +23,7 @@ struct draw {
 static struct draw sample_on(struct device *dev, struct stream *stream, const float *logits,
                              uint32_t vocab, const struct setting *set, uint32_t count) {
     uint32_t stride = vocab + 3, words = (vocab + 31) / 32, *index = calloc(count * 2, 4);
-    void *owned[16], *pinned[6];
+    void *owned[16], *pinned[7];
     int n = 0;
     for (uint32_t i = 0; i < count; i++)
         index[i] = i;
@@ -38,8 +40,11 @@ static struct draw sample_on(struct device *dev, struct stream *stream, const fl
     memcpy(values, set->bias_values, sizeof set->bias_values);
     PUT(stride * 4, padded), PUT(sizeof set->state, &set->state),
         PUT(sizeof set->history, set->history);
-    PUT(SLOT_BIAS_MAX * 4, ids), PUT(SLOT_BIAS_MAX * 4, values);
+    uint32_t *breakers = calloc(words, 4);
+    breakers[0] = set->breakers;
+    PUT(SLOT_BIAS_MAX * 4, ids), PUT(SLOT_BIAS_MAX * 4, values), PUT(words * 4, breakers);
     t.states = owned[1], t.tokens = owned[2], t.bias_ids = owned[3], t.bias_values = owned[4];
+    t.breakers = owned[5];
     uint32_t *rows = TAKE(count * 4), *zeros = TAKE(count * 4);
     stream_copy_in(stream, rows, index, count * 4);
     stream_copy_in(stream, zeros, index + count, count * 4);
@@ -47,9 +52,10 @@ static struct draw sample_on(struct device *dev, struct stream *stream, const fl
          *scratch = TAKE(dev->ops->sample_scratch(dev, count, vocab));
     if (mask)
         stream_copy_in(stream, mask, set->mask, words * 4);
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 7; i++)
         pinned[i] = device_alloc_host(dev, (size_t)count * 4 * (i < 4 ? 1 : SAMPLE_TOP_MAX));
-    struct sample_out out = {pinned[0], pinned[1], pinned[2], pinned[3], pinned[4], pinned[5]};
+    struct sample_out out = {pinned[0], pinned[1], pinned[2], pinned[3],
+                             pinned[4], pinned[5], pinned[6]};
     struct step_batch batch = {.row_count = count,
                                .sample_count = count,
                                .sample_rows = rows,
@@ -80,17 +86,19 @@ static struct draw sample_on(struct device *dev, struct stream *stream, const fl
                      .token_count = state.token_count,
                      .active = state.active,
                      .logprob = out.logprobs[row],
+                     .state = out.states[row],
                      .last = history[state.token_count - 1]};
     memcpy(d.top_ids, out.top_ids + row * SAMPLE_TOP_MAX, sizeof d.top_ids);
     memcpy(d.top_logprobs, out.top_logprobs + row * SAMPLE_TOP_MAX, sizeof d.top_logprobs);
     for (int i = 0; i < n; i++)
         device_free(dev, owned[i]);
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 7; i++)
         device_free_host(dev, pinned[i]);
     free(padded);
     free(index);
     free(ids);
     free(values);
+    free(breakers);
     return d;
 }
 
@@ -157,6 +165,26 @@ static struct setting random_setting(int round, uint32_t vocab, uint32_t *mask) 
     return set;
 }
 
+/* What a device drew, against the definition's draw. */
+static void check_draw(const struct draw *got, const struct draw *want, bool logprobs) {
+    EXPECT_EQ(got->status, want->status);
+    EXPECT_EQ(got->token, want->token);
+    EXPECT(got->token_count == want->token_count && got->active == want->active &&
+           got->last == want->last);
+    if (want->status == SAMPLE_NONFINITE)
+        return;
+    EXPECT_EQ(got->top_count, want->top_count);
+    for (uint32_t i = 0; want->top_count != SAMPLE_NO_LOGPROBS && i < want->top_count; i++) {
+        EXPECT_EQ(got->top_ids[i], want->top_ids[i]);
+        EXPECT(got->top_logprobs[i] == want->top_logprobs[i] ||
+               fabsf(got->top_logprobs[i] - want->top_logprobs[i]) <=
+                   1e-5f * (1 + fabsf(want->top_logprobs[i])));
+    }
+    if (logprobs)
+        EXPECT(got->logprob == want->logprob ||
+               fabsf(got->logprob - want->logprob) <= 1e-5f * (1 + fabsf(want->logprob)));
+}
+
 TEST(every_setting_draws_what_the_definition_draws) {
     static const uint32_t vocabs[] = {1, 2, 31, 32, 257, 1023, 1024, 1031, 3072};
     struct rig r = rig_open(STORAGE_BF16);
@@ -172,24 +200,83 @@ TEST(every_setting_draws_what_the_definition_draws) {
             emu_set_order(order, (uint64_t)round);
             struct draw got =
                 sample_on(r.dev, r.stream, logits, vocab, &set, 1 + (uint32_t)round % 3);
-            EXPECT_EQ(got.status, want.status);
-            EXPECT_EQ(got.token, want.token);
-            EXPECT(got.token_count == want.token_count && got.active == want.active &&
-                   got.last == want.last);
-            if (want.status == SAMPLE_NONFINITE)
-                continue;
-            EXPECT_EQ(got.top_count, want.top_count);
-            for (uint32_t i = 0; want.top_count != SAMPLE_NO_LOGPROBS && i < want.top_count; i++) {
-                EXPECT_EQ(got.top_ids[i], want.top_ids[i]);
-                EXPECT(got.top_logprobs[i] == want.top_logprobs[i] ||
-                       fabsf(got.top_logprobs[i] - want.top_logprobs[i]) <=
-                           1e-5f * (1 + fabsf(want.top_logprobs[i])));
-            }
-            if (set.state.logprobs >= 0)
-                EXPECT(got.logprob == want.logprob ||
-                       fabsf(got.logprob - want.logprob) <= 1e-5f * (1 + fabsf(want.logprob)));
+            check_draw(&got, &want, set.state.logprobs >= 0);
         }
         free(logits);
+    }
+    emu_set_order(0, 1);
+    rig_close(&r);
+}
+
+TEST(every_chain_draws_what_the_definition_draws) {
+    static const uint32_t VOCABS[] = {1, 2, 31, 257, 1031, 3072};
+    struct rig r = rig_open(STORAGE_BF16);
+    for (int round = 0; round < (is_long() ? 600 : 60); round++) {
+        uint32_t vocab = VOCABS[check_random() % ARRAY_LEN(VOCABS)];
+        float *logits = random_values(vocab);
+        for (uint32_t i = 0; i < vocab; i++)
+            logits[i] = check_random() % 50 ? logits[i] * 4 : -INFINITY;
+        logits[check_random() % vocab] = 1;
+        struct setting set = plain(1);
+        for (int i = 0; i < 12; i++)
+            set.history[i] = (uint32_t)(check_random() % (vocab < 3 ? vocab : 3));
+        set.state.token_count = 12;
+        set.state.prompt_count = 5;
+        set.state.seed = check_random();
+        set.state.logprobs = round % 3 - 1;
+        set.breakers = round % 8 ? 0 : 2;
+        random_rules(&set.state, round);
+        struct draw want = sample_on(r.ref, r.ref_stream, logits, vocab, &set, 1);
+        for (int order = 0; order < ORDERS; order++) {
+            emu_set_order(order, (uint64_t)round);
+            struct draw got =
+                sample_on(r.dev, r.stream, logits, vocab, &set, 1 + (uint32_t)round % 3);
+            if (got.token != want.token || got.status != want.status ||
+                !(fabsf(got.state - want.state) <= 1e-3f * (1 + fabsf(want.state))))
+                check_fail(__FILE__, __LINE__,
+                           "round %d: token %u, state %g; expected token %u, state %g", round,
+                           got.token, (double)got.state, want.token, (double)want.state);
+        }
+        free(logits);
+    }
+    emu_set_order(0, 1);
+    rig_close(&r);
+}
+
+/* A large vocabulary: by a cluster of blocks for few rows (sm_90), by one block with many. Both draw
+ * what the definition draws, and have the same bits. */
+TEST(a_large_vocabulary_is_drawn_by_several_blocks_as_by_one) {
+    enum { V = 32768 + 1077, MANY = 33 };
+    static float logits[V];
+    static uint32_t mask[(V + 31) / 32];
+    struct rig r = rig_open(STORAGE_BF16);
+    for (int round = 0; round < (is_long() ? 60 : 6); round++) {
+        const bool chain = round % 2;
+        const int which = round ? (int)(check_random() % 600) : 3; /* 3: some of the best, warm */
+        for (uint32_t i = 0; i < V; i++)
+            logits[i] = check_random() % 50 ? random_value() * 4 : -INFINITY;
+        logits[check_random() % V] = 1;
+        struct setting set = chain ? plain(1) : random_setting(which, V, mask);
+        if (chain) {
+            for (int i = 0; i < 12; i++)
+                set.history[i] = (uint32_t)(check_random() % 3);
+            set.state.token_count = 12;
+            set.state.prompt_count = 5;
+            set.state.seed = check_random();
+            random_rules(&set.state, which);
+        }
+        set.state.logprobs = round % 3;
+        struct draw want = sample_on(r.ref, r.ref_stream, logits, V, &set, 1);
+        emu_set_order(round % ORDERS, (uint64_t)round);
+        struct draw got = sample_on(r.dev, r.stream, logits, V, &set, 1 + (uint32_t)round % 2);
+        check_draw(&got, &want, true);
+        if (round % 3 == 0 || is_long()) {
+            struct draw among = sample_on(r.dev, r.stream, logits, V, &set, MANY);
+            const size_t tops = got.top_count * sizeof(float);
+            EXPECT(among.token == got.token && !memcmp(&among.logprob, &got.logprob, 4) &&
+                   !memcmp(among.top_logprobs, got.top_logprobs, tops) &&
+                   !memcmp(&among.state, &got.state, 4));
+        }
     }
     emu_set_order(0, 1);
     rig_close(&r);

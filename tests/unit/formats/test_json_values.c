@@ -170,6 +170,30 @@ TEST(json_reader_skips) {
     json_reader_release(&r);
 }
 
+TEST(json_take_gives_what_was_written) {
+    struct json_reader r;
+    struct bytes first = {0}, list = {0}, none = {0}, absent = {0};
+    const struct json_wanted members[] = {
+        {"a", &first}, {"b", &list}, {"none", &none}, {"absent", &absent}};
+    json_reader_init(
+        &r, bytes_str("[{\"x\":{},\"b\": [1, {\"a\":2}] ,\"none\":null,\"\\u0061\":\"\\n\"},3]"), 0,
+        0);
+    EXPECT(json_expect(&r, JSON_ARRAY_BEGIN));
+    EXPECT(json_expect(&r, JSON_OBJECT_BEGIN));
+    EXPECT(json_take_members(&r, members, ARRAY_LEN(members)));
+    EXPECT(bytes_equal(first, bytes_str("\"\\n\"")));
+    EXPECT(bytes_equal(list, bytes_str("[1, {\"a\":2}]")));
+    EXPECT(!none.len && !absent.len);
+    EXPECT(json_next(&r) == JSON_NUMBER && json_take(&r, &first));
+    EXPECT(bytes_equal(first, bytes_str("3")));
+    EXPECT(json_expect(&r, JSON_ARRAY_END));
+    json_reader_release(&r);
+    json_reader_init(&r, bytes_str("{\"a\":1,\"b\":[}"), 0, 0);
+    EXPECT(json_expect(&r, JSON_OBJECT_BEGIN));
+    EXPECT(!json_take_members(&r, members, ARRAY_LEN(members)));
+    json_reader_release(&r);
+}
+
 TEST(json_reader_errors_stay) {
     struct json_reader r;
     struct bytes s;

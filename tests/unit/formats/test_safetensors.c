@@ -213,6 +213,45 @@ TEST(shards_open_as_one_set) {
     drop_folder();
 }
 
+/* Without the usual names: the only file, or the one that a training run names last; what is no
+ * safetensors file does not count. */
+TEST(a_file_of_another_name_is_found_where_it_is_sure) {
+    static const struct {
+        const char *names[4];
+        const char *found; /* the tensor in it is named so */
+    } CASES[] = {
+        {{"notes.txt"}, NULL},
+        {{".safetensors"}, NULL},
+        {{"a.safetensors.bak", "b.safetensor"}, NULL},
+        {{"a.safetensors"}, "a.safetensors"},
+        {{"a.safetensors", "notes.txt", "z.txt"}, "a.safetensors"},
+        {{"a.safetensors", "b.safetensors"}, NULL}, /* which one? */
+        {{"m_step_9.safetensors", "m_step_10.safetensors", "other.safetensors"},
+         "m_step_10.safetensors"},
+        {{"m_step_9.safetensors", "m_final.safetensors"}, "m_final.safetensors"},
+        {{"a_final.safetensors", "b_final.safetensors"}, NULL},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct safetensors set;
+        struct error err = {0};
+        new_folder();
+        for (size_t k = 0; k < 4 && CASES[i].names[k]; k++) {
+            char head[128];
+            snprintf(head, sizeof head,
+                     "{\"%s\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]}}",
+                     CASES[i].names[k]);
+            put(CASES[i].names[k], head, 2);
+        }
+        int rc = safetensors_open(&set, folder, &err);
+        if ((rc == 0) != (CASES[i].found != NULL) ||
+            (rc == 0 && !safetensors_find(&set, CASES[i].found)))
+            check_fail(__FILE__, __LINE__, "case %zu: %s", i, rc ? err.text : "another file");
+        if (rc == 0)
+            safetensors_close(&set);
+        drop_folder();
+    }
+}
+
 TEST(an_index_that_lies_is_refused) {
     static const struct {
         const char *index, *why;

@@ -202,4 +202,18 @@ static inline int client_status(uint16_t port, const char *path) {
     return status;
 }
 
+/* The answer's field, or ""; until the next call. */
+static inline const char *client_field(const struct answer *a, const char *name) {
+    static char value[256];
+    char key[64];
+    const char *end = strstr(buf_text(&a->raw), "\r\n\r\n");
+    snprintf(key, sizeof key, "\r\n%s: ", name);
+    const char *at = strstr(buf_text(&a->raw), key);
+    value[0] = 0;
+    if (at && at < end)
+        snprintf(value, sizeof value, "%.*s", (int)strcspn(at + strlen(key), "\r"),
+                 at + strlen(key));
+    return value;
+}
+
 #endif

@@ -1,4 +1,4 @@
-list(APPEND SEE text http formats proto)
+list(APPEND SEE text http grammar formats proto)
 list(APPEND TEST_LIBS PkgConfig::ZMQ PkgConfig::PROTOBUF_C PkgConfig::LIBEVENT PkgConfig::CJSON Threads::Threads m)
 
 # A scheduler and workers in one, over a real link (also of bench/gateway).

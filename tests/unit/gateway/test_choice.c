@@ -162,22 +162,83 @@ TEST(logprobs_columns_agree) {
     struct token_logprobs lp = {columns, values, 3}, bare = {columns + 2, values, 1};
     buf_init(&entries, 0);
     buf_init(&value, 0);
-    response_logprobs_entry(GENREQ_COMPLETIONS, t, &lp, 0, &entries);
-    response_logprobs_entry(GENREQ_COMPLETIONS, t, &bare, 2, &entries);
+    response_logprobs_entry(GENREQ_COMPLETIONS, &(struct token_names){t, false}, &lp, 0, &entries);
+    response_logprobs_entry(GENREQ_COMPLETIONS, &(struct token_names){t, false}, &bare, 2,
+                            &entries);
     response_logprobs_value(GENREQ_COMPLETIONS, buf_bytes(&entries), &value);
     EXPECT(strstr(buf_text(&value),
                   "],\"token_logprobs\":[-0.25,-0.25],\"text_offset\":[0,2],\"top_logprobs\":[{"));
     EXPECT(strstr(buf_text(&value), ":-9999},{}]}"));
     buf_reset(&entries);
     buf_reset(&value);
-    response_logprobs_entry(GENREQ_CHAT, t, &lp, 0, &entries);
-    response_logprobs_entry(GENREQ_CHAT, t, &bare, 0, &entries);
+    response_logprobs_entry(GENREQ_CHAT, &(struct token_names){t, false}, &lp, 0, &entries);
+    response_logprobs_entry(GENREQ_CHAT, &(struct token_names){t, false}, &bare, 0, &entries);
     response_logprobs_value(GENREQ_CHAT, buf_bytes(&entries), &value);
     EXPECT(strstr(buf_text(&value), "{\"content\":[{\"token\":\"") == buf_text(&value));
     EXPECT(strstr(buf_text(&value), "\"top_logprobs\":[]}],\"refusal\":null}"));
+    buf_reset(&entries);
+    lp.ids = (const uint32_t[]){7, 7, 12};
+    response_logprobs_entry(GENREQ_CHAT, &(struct token_names){t, true}, &lp, 0, &entries);
+    EXPECT(
+        strstr(buf_text(&entries), "{\"token\":\"token_id:7\",\"logprob\":-0.25,\"bytes\":[116,"));
+    EXPECT(strstr(buf_text(&entries), "{\"token\":\"token_id:12\""));
+    buf_reset(&entries);
+    response_logprobs_entry(GENREQ_COMPLETIONS, &(struct token_names){t, true}, &lp, 0, &entries);
+    EXPECT(strstr(buf_text(&entries), "\x1f{\"token_id:7\":-0.25,\"token_id:12\":-9999}\n"));
     buf_release(&entries);
     buf_release(&value);
     vec_release(&ids);
+    tokenizer_free(&t);
+    buf_release(&packed);
+}
+
+/* Of every token: the characters that its bytes are, each byte of none of them one. */
+TEST(characters_of_a_token_are_those_it_is_shown_with) {
+    struct buf packed;
+    struct tokenizer *t = load(&packed);
+    uint32_t several = 0, broken = 0;
+    for (uint32_t id = 0; id < tokenizer_vocab_count(t); id++) {
+        struct bytes raw = tokenizer_token_bytes(t, id);
+        uint32_t want = 0;
+        for (size_t at = 0; at < raw.len; want++) {
+            uint32_t cp;
+            size_t n = utf8_decode(raw.data + at, raw.len - at, &cp);
+            broken += n == 0;
+            at += n ? n : 1;
+        }
+        several += want > 1;
+        EXPECT_EQ(response_token_chars(t, id), want);
+    }
+    EXPECT(several > 100 && broken > 100);
+    tokenizer_free(&t);
+    buf_release(&packed);
+}
+
+/* Halves of characters read as the same U+FFFD; a key of an object may stand there once. */
+TEST(candidates_that_read_the_same_are_one_key) {
+    struct buf packed, entry;
+    struct tokenizer *t = load(&packed);
+    uint32_t ids[5], count = 0, whole = 0;
+    for (uint32_t id = 0; id < tokenizer_vocab_count(t) && count < 4; id++) {
+        struct bytes raw = tokenizer_token_bytes(t, id);
+        if (raw.len == 1 && raw.data[0] >= 0xc2)
+            ids[count++] = id;
+        else if (raw.len == 1 && raw.data[0] == 'a')
+            whole = id;
+    }
+    EXPECT_EQ(count, 4);
+    ids[4] = ids[3]; /* one beside the first that reads the same, one behind another */
+    ids[3] = whole;
+    const float values[] = {-0.25f, -0.25f, -0.5f, -1, -2};
+    struct token_logprobs lp = {ids, values, 5};
+    buf_init(&entry, 0);
+    response_logprobs_entry(GENREQ_COMPLETIONS, &(struct token_names){t, false}, &lp, 0, &entry);
+    EXPECT(strstr(buf_text(&entry), "\x1f{\"\xef\xbf\xbd\":-0.25,\"a\":-1}\n"));
+    buf_reset(&entry);
+    response_logprobs_entry(GENREQ_CHAT, &(struct token_names){t, false}, &lp, 0,
+                            &entry); /* a list has them all */
+    EXPECT(strstr(buf_text(&entry), "\"logprob\":-1,") && strstr(buf_text(&entry), ":-2,"));
+    buf_release(&entry);
     tokenizer_free(&t);
     buf_release(&packed);
 }

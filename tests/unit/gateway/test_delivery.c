@@ -16,7 +16,7 @@ static enum delivery_verdict offer(struct delivery *d, struct epoch epoch, uint3
 
 static void take(struct delivery *d, uint32_t choice, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
-        delivery_take(d, choice, d->choices[choice].count);
+        delivery_take(d, choice, d->choices[choice].count, 0);
 }
 
 TEST(takes_only_what_is_next) {
@@ -255,7 +255,7 @@ static bool deliver(struct world *w) {
         for (uint32_t k = skip; k < run.count; k++) {
             if (w->d.choices[run.choice].count != run.index + k)
                 return false;
-            delivery_take(&w->d, run.choice, token_at(run.choice, run.index + k));
+            delivery_take(&w->d, run.choice, token_at(run.choice, run.index + k), 0);
         }
         if (run.finish)
             delivery_finish(&w->d, run.choice, true);

@@ -115,6 +115,50 @@ TEST(completions_are_objects_of_llama_cpps_form) {
     world_end(&w);
 }
 
+/* What the answer says of the samplers, without its braces, is what was asked; or the names of
+ * what is usual. */
+TEST(an_answer_shows_its_samplers) {
+    static const struct {
+        const char *asked, *shown; /* shown NULL: as asked */
+    } cases[] = {
+        {"\"typical_p\":0.5,\"xtc_probability\":0.25,\"xtc_threshold\":0.125", NULL},
+        {"\"dynatemp_range\":0.5,\"dynatemp_exponent\":1.5,\"repeat_last_n\":7", NULL},
+        {"\"dry_multiplier\":0.5,\"dry_base\":2,\"dry_allowed_length\":3,"
+         "\"dry_penalty_last_n\":64,\"dry_sequence_breakers\":[\"a\",\"b\"]",
+         NULL},
+        {"\"mirostat\":1,\"mirostat_tau\":4,\"mirostat_eta\":0.25", NULL},
+        {"\"mirostat\":2", NULL},
+        {"\"adaptive_target\":0.5,\"adaptive_decay\":0.75", NULL},
+        {"\"samplers\":[\"xtc\",\"temperature\",\"top_k\"]", NULL},
+        {"\"samplers\":\"kt\"", "\"samplers\":[\"top_k\",\"temperature\"]"},
+        {"\"seed\":1",
+         "\"mirostat\":0,\"dry_sequence_breakers\":[\"\\n\",\":\",\"\\\"\",\"*\"],"
+         "\"samplers\":[\"penalties\",\"dry\",\"top_n_sigma\",\"temperature\",\"top_k\","
+         "\"typ_p\",\"top_p\",\"min_p\",\"xtc\"]"},
+    };
+    struct world w;
+    world_prepare(&w);
+    EXPECT(world_start(&w));
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct answer a;
+        char body[1024];
+        snprintf(body, sizeof body, "{\"prompt\":\"a\",\"n_predict\":1,%s}", cases[i].asked);
+        post(&w, "/completion", body, &a);
+        snprintf(body, sizeof body, "{%s}", cases[i].shown ? cases[i].shown : cases[i].asked);
+        cJSON *json = cJSON_ParseWithLength(a.body.data, a.body.len), *wanted = cJSON_Parse(body);
+        const cJSON *shown = member(json, "generation_settings");
+        EXPECT(wanted && shown);
+        for (const cJSON *one = wanted->child; one; one = one->next)
+            if (!cJSON_Compare(one, member(shown, one->string), true))
+                check_fail(__FILE__, __LINE__, "%s is not shown in %s", one->string,
+                           buf_text(&a.body));
+        cJSON_Delete(json);
+        cJSON_Delete(wanted);
+        answer_release(&a);
+    }
+    world_end(&w);
+}
+
 TEST(errors_have_llama_cpps_form) {
     static const struct {
         const char *path, *body;
@@ -125,7 +169,7 @@ TEST(errors_have_llama_cpps_form) {
         {"/completion", "{}", 400, "'prompt' is missing"},
         {"/completion", "{\"prompt\":[\"a\",\"b\"]}", 400, "one prompt"},
         {"/completion", "{\"prompt\":\"a\",\"messages\":[{}]}", 400, "'messages' is not offered"},
-        {"/completion", "{\"prompt\":\"a\",\"mirostat\":2}", 400, "'mirostat' is not offered"},
+        {"/completion", "{\"prompt\":\"a\",\"mirostat\":3}", 400, "'mirostat' must be between"},
         {"/completion", "{\"prompt\":\"a\",\"n_probs\":21}", 400, "'n_probs' must be between"},
         {"/completion", "{\"prompt\":\"a\",\"logit_bias\":[[1]]}", 400, "'logit_bias'"},
         {"/completion", "{\"prompt\":\"a\",\"logit_bias\":[[1,2,3]]}", 400, "'logit_bias'"},

@@ -132,9 +132,8 @@ TEST(what_is_not_offered_is_refused_by_name) {
     } cases[] = {
         {GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"options\":{\"temperature\":3}"), "temperature"},
         {GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"options\":{\"num_ctx\":0}"), "num_ctx"},
-        {GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"options\":{\"num_predict\":0}"), "num_predict"},
-        {GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"options\":{\"mirostat\":1}"), "mirostat"},
-        {GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"options\":{\"typical_p\":0.5}"), "typical_p"},
+        {GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"options\":{\"mirostat\":3}"), "mirostat"},
+        {GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"options\":{\"typical_p\":1.5}"), "typical_p"},
         {GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"options\":{\"penalize_newline\":false}"),
          "penalize_newline"},
         {GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"options\":{\"stop\":\"\"}"), "stop"},
@@ -174,6 +173,7 @@ TEST(what_is_not_offered_is_refused_by_name) {
         PROMPT_BODY(",\"template\":\"\",\"suffix\":\"\",\"images\":[],\"context\":[]"),
         PROMPT_BODY(",\"truncate\":true,\"shift\":false,\"keep_alive\":-1"),
         PROMPT_BODY(",\"options\":{\"typical_p\":1,\"mirostat\":0,\"num_predict\":-2}"),
+        PROMPT_BODY(",\"options\":{\"num_predict\":0}"),
     };
     for (size_t i = 0; i < ARRAY_LEN(taken); i++) {
         struct genreq g;
@@ -267,12 +267,11 @@ static struct lines ask(struct world *w, const char *method, const char *path, c
     return l;
 }
 
-#define TOOL ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{}}}]"
 #define SAYS                                                                                       \
     "<think>I look.</think>Wait.\\n<tool_call>{\\\"name\\\":\\\"f\\\",\\\"arguments\\\":"          \
     "{\\\"a\\\":\\\"é\\\"}}</tool_call><tool_call>{\\\"name\\\":\\\"g\\\",\\\"arguments\\\":{}}"  \
     "</tool_call>"
-#define CHAT(w, says, more)                                                                        \
+#define OLLAMA_CHAT(w, says, more)                                                                 \
     ask(w, "POST", "/api/chat",                                                                    \
         "{\"messages\":[{\"role\":\"user\",\"content\":\"" says "\"}]" more "}")
 
@@ -280,7 +279,8 @@ TEST(chats_are_lines_or_one_object) {
     struct world w;
     world_echo(&w, ECHO_TEMPLATE);
     EXPECT(world_start(&w));
-    struct lines streamed = CHAT(&w, SAYS, TOOL), whole = CHAT(&w, SAYS, TOOL ",\"stream\":false");
+    struct lines streamed = OLLAMA_CHAT(&w, SAYS, TOOL),
+                 whole = OLLAMA_CHAT(&w, SAYS, TOOL ",\"stream\":false");
     EXPECT_EQ(whole.status, 200);
     EXPECT_EQ(whole.count, 1);
     EXPECT_EQ(whole.done, 1);
@@ -308,7 +308,7 @@ TEST(a_broken_call_is_content) {
     world_echo(&w, ECHO_TEMPLATE);
     EXPECT(world_start(&w));
     struct lines l =
-        CHAT(&w, "<tool_call>{\\\"name\\\":\\\"f\\\",\\\"arguments\\\":{\\\"a\\\":", TOOL);
+        OLLAMA_CHAT(&w, "<tool_call>{\\\"name\\\":\\\"f\\\",\\\"arguments\\\":{\\\"a\\\":", TOOL);
     EXPECT_EQ(l.calls.len, 0);
     EXPECT_STR(buf_text(&l.content), "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":");
     lines_release(&l);
@@ -392,10 +392,11 @@ TEST(an_error_in_a_stream_is_a_line) {
     world_prepare(&w);
     w.settings.request_timeout_ms = 1500;
     EXPECT(world_start(&w));
+    uint64_t before = fake_counts(w.fake).tokens;
     answer_init(&a);
     int fd = client_open(w.port, "POST", "/api/generate", NULL,
                          "{\"prompt\":\"hi\",\"raw\":true,\"options\":{\"seed\":5}}");
-    while (fake_counts(w.fake).tokens == 0)
+    while (fake_counts(w.fake).tokens == before)
         sleep_ms(1);
     fake_set_stepping(w.fake, false); /* it has begun, and does not end */
     client_finish(fd, &a);
@@ -440,8 +441,8 @@ TEST(errors_are_texts) {
         {"POST", "/api/show", "{\"model\":\"fake\",\"name\":\"other\"}", 400, "'name'"},
         {"GET", "/api/chat", NULL, 405, "this path takes POST"},
         {"GET", "/api/nothing", NULL, 404, "nothing at this path"},
-        {"POST", "/api/embed", "{}", 400, "'/api/embed' is not offered"},
-        {"POST", "/api/embeddings", "{}", 400, "'/api/embeddings' is not offered"},
+        {"POST", "/api/embed", "{}", 400, "'input' is missing"},
+        {"POST", "/api/embeddings", "{}", 400, "'prompt' is missing"},
         {"POST", "/api/pull", "{}", 400, "'/api/pull' is not offered"},
         {"POST", "/api/push", "{}", 400, "'/api/push' is not offered"},
         {"POST", "/api/create", "{}", 400, "'/api/create' is not offered"},

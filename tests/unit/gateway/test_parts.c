@@ -127,21 +127,26 @@ TEST(keys_come_from_a_file) {
     EXPECT(auth_init(&auth, NULL, path, &err) != 0);
 }
 
-TEST(keys_have_their_own_priorities) {
+/* The keys of a file with this text. */
+static int auth_of_text(struct auth *auth, const char *text, struct error *err) {
     char path[] = "/tmp/trireme-keys-XXXXXX";
     int fd = mkstemp(path);
+    CHECK(fd >= 0 && close(fd) == 0);
+    CHECK(file_write_atomic(path, text, strlen(text), 0600, err) == 0);
+    int rc = auth_init(auth, NULL, path, err);
+    unlink(path);
+    return rc;
+}
+
+TEST(keys_have_their_own_priorities) {
     struct auth auth;
     struct error err;
     struct u128 tenant;
-    EXPECT(fd >= 0);
-    close(fd);
     static const char *const texts[] = {"one priority-min=-10\ntwo\nthree  priority-min=5 \n",
                                         "one priority-min=\n", "one priority-min=x\n",
                                         "one priority-min=99999999\n"};
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
-        struct error unused;
-        EXPECT_EQ(file_write_atomic(path, texts[i], strlen(texts[i]), 0600, &unused), 0);
-        EXPECT_EQ(auth_init(&auth, NULL, path, &err), i ? ERR_INVALID : 0);
+        EXPECT_EQ(auth_of_text(&auth, texts[i], &err), i ? ERR_INVALID : 0);
         EXPECT(!i || strstr(err.text, "priority-min=") != NULL);
         if (i)
             continue;
@@ -154,16 +159,74 @@ TEST(keys_have_their_own_priorities) {
         EXPECT(!auth_check(&auth, bytes_str("Bearer one priority-min=-10"), no_key, &tenant));
         auth_release(&auth);
     }
-    unlink(path);
+}
+
+TEST(keys_say_which_models_and_who_is_an_operator) {
+    static const char text[] =
+        "boss admin\nuser models=a,bc\nboth\tmodels=a admin priority-min=-3\nadmin\n"
+        "a key with blanks\n";
+    struct auth auth;
+    struct error err;
+    struct u128 tenant;
+    EXPECT_EQ(auth_of_text(&auth, text, &err), 0);
+    EXPECT(auth_check(&auth, bytes_str("Bearer boss"), no_key, &tenant));
+    EXPECT(auth_is_admin(&auth, tenant) && auth_allows_model(&auth, tenant, "x"));
+    EXPECT(auth_check(&auth, bytes_str("Bearer user"), no_key, &tenant));
+    EXPECT(!auth_is_admin(&auth, tenant));
+    EXPECT(auth_allows_model(&auth, tenant, "a") && auth_allows_model(&auth, tenant, "bc"));
+    EXPECT(!auth_allows_model(&auth, tenant, "b") && !auth_allows_model(&auth, tenant, "a,bc"));
+    EXPECT(auth_check(&auth, bytes_str("Bearer both"), no_key, &tenant));
+    EXPECT(auth_is_admin(&auth, tenant) && auth_priority_min(&auth, tenant, 0) == -3 &&
+           auth_allows_model(&auth, tenant, "a") && !auth_allows_model(&auth, tenant, "bc"));
+    EXPECT(auth_check(&auth, bytes_str("Bearer admin"), no_key, &tenant)); /* a key, no word */
+    EXPECT(!auth_is_admin(&auth, tenant));
+    EXPECT(auth_check(&auth, bytes_str("Bearer a key with blanks"), no_key, &tenant));
+    EXPECT(!auth_is_admin(&auth, (struct u128){0})); /* nor is a server without keys */
+    auth_release(&auth);
+    EXPECT_EQ(auth_of_text(&auth, "user models=\n", &err), ERR_INVALID);
+}
+
+TEST(keys_say_their_bounds_and_names) {
+    static const char text[] = "one requests=3 tokens-per-minute=60000 weight=250 name=team-a\n"
+                               "two tokens-per-minute=0 name=team-b\nthree\n";
+    static const char *const bad[] = {"a requests=-1\n",
+                                      "a requests=x\n",
+                                      "a weight=0\n",
+                                      "a weight=99999\n",
+                                      "a tokens-per-minute=\n",
+                                      "a name=\n",
+                                      "a tokens-per-minute=99999999999\n"};
+    struct auth auth;
+    struct error err;
+    struct u128 tenant;
+    EXPECT_EQ(auth_of_text(&auth, text, &err), 0);
+    auth.limits = (struct auth_limits){.requests = 7, .minute_tokens = 100};
+    EXPECT(auth_check(&auth, bytes_str("Bearer one"), no_key, &tenant));
+    struct auth_limits limits = auth_limits(&auth, tenant);
+    EXPECT(limits.requests == 3 && limits.minute_tokens == 60000 && limits.weight == 250);
+    struct metric *one = auth_metrics(&auth, tenant);
+    EXPECT(auth_check(&auth, bytes_str("Bearer two"), no_key, &tenant));
+    limits = auth_limits(&auth, tenant); /* 0 takes the bound of all keys away */
+    EXPECT(limits.requests == 7 && limits.minute_tokens == 0 && limits.weight == 0);
+    EXPECT(one && auth_metrics(&auth, tenant) && auth_metrics(&auth, tenant) != one);
+    EXPECT(auth_check(&auth, bytes_str("Bearer three"), no_key, &tenant));
+    limits = auth_limits(&auth, tenant);
+    EXPECT(limits.requests == 7 && limits.minute_tokens == 100);
+    EXPECT(auth_metrics(&auth, tenant) == NULL);
+    auth_release(&auth);
+    for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
+        EXPECT_EQ(auth_of_text(&auth, bad[i], &err), ERR_INVALID);
+        EXPECT(strstr(err.text, "behind an API key") != NULL);
+    }
 }
 
 TEST(a_mailbox_wakes_once) {
     struct mailbox box;
     mailbox_init(&box);
     EXPECT(!mailbox_needs_wake(&box));
-    EXPECT(mailbox_push(&box, mail_new(MAIL_LOST, 0, 0, 0, false)));
+    EXPECT(mailbox_push(&box, mail_new(MAIL_LOST, NULL)));
     EXPECT(mailbox_needs_wake(&box));
-    EXPECT(mailbox_push(&box, mail_new(MAIL_MODELS, 0, 0, 0, false)));
+    EXPECT(mailbox_push(&box, mail_new(MAIL_MODELS, NULL)));
     EXPECT(!mailbox_needs_wake(&box));
     mailbox_wake_failed(&box);
     EXPECT(mailbox_needs_wake(&box));
@@ -180,11 +243,12 @@ TEST(a_mailbox_wakes_once) {
 TEST(a_full_mailbox_drops_only_deltas) {
     struct mailbox box;
     mailbox_init(&box);
-    struct mail *large = mail_new(MAIL_DELTAS, 0, 0, 0, false);
+    struct mail *large = mail_new(MAIL_DELTAS, NULL);
     large->bytes = MAILBOX_BYTES_MAX;
     EXPECT(mailbox_push(&box, large));
-    EXPECT(!mailbox_push(&box, mail_new(MAIL_DELTAS, 1, 1, 0, false)));
-    EXPECT(mailbox_push(&box, mail_new(MAIL_LOST, 0, 0, 0, false)));
+    EXPECT(
+        !mailbox_push(&box, mail_new(MAIL_DELTAS, &(struct mail_size){.items = 1, .tokens = 1})));
+    EXPECT(mailbox_push(&box, mail_new(MAIL_LOST, NULL)));
     mailbox_release(&box);
 }
 
@@ -199,7 +263,8 @@ TEST(deltas_are_cut_by_event_thread) {
                           prefill[] = {0, 340, 0, 0};
     static const uint32_t tokens[] = {71, 72, 81, 91}, tops[] = {1, WIRE_NO_LOGPROBS, 0, 2},
                           ids[] = {71, 5, 81, 91, 6, 7};
-    static const float values[] = {-1, -2, -3, -4, -5, -6};
+    static const float values[] = {-1, -2, -3, -4, -5, -6}, vectors[] = {0.5, 1.5, 2.5, 3.5};
+    static const uint32_t widths[] = {0, 1, 2, 1};
     const struct wire_deltas d = {.requests = {requests, 4},
                                   .attempts = {attempts, 4},
                                   .choices = {choices, 4},
@@ -211,6 +276,8 @@ TEST(deltas_are_cut_by_event_thread) {
                                   .queued_ms = {queued, 4},
                                   .prefill_ms = {prefill, 4},
                                   .tokens = {tokens, 4},
+                                  .vector_widths = {widths, 4},
+                                  .vectors = {vectors, 4},
                                   .logprobs = {{tops, 4}, {ids, 6}, {values, 6}}};
     struct mailbox boxes[2];
     mailbox_init(&boxes[0]);
@@ -224,6 +291,10 @@ TEST(deltas_are_cut_by_event_thread) {
            zero->items[0].token_count == 2 && zero->items[0].cached_count == 16);
     EXPECT(zero->items[1].choice == 2 && zero->items[1].token_count == 0 &&
            zero->items[1].finish == 1);
+    EXPECT(zero->items[0].vector_width == 0 && zero->items[1].vector_width == 2 &&
+           zero->items[1].vector_at == 0 && zero->vector_count == 2);
+    EXPECT(zero->vectors[0] == 1.5f && zero->vectors[1] == 2.5f);
+    EXPECT(one->items[0].vector_width == 1 && one->vectors[one->items[0].vector_at] == 0.5f);
     EXPECT(zero->tokens[0] == 71 && zero->tokens[1] == 72);
     EXPECT(zero->logprob_counts[0] == 2 && zero->logprob_counts[1] == 0 &&
            zero->logprob_ids[1] == 5);

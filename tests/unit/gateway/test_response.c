@@ -71,6 +71,34 @@ TEST(usage_is_null_until_its_own_chunk) {
     response_release(&r);
 }
 
+/* In the chunks that are one for each choice or stream, from when the replica is known on. */
+TEST(the_fingerprint_is_told) {
+    static const char FINGERPRINT[] = "],\"system_fingerprint\":\"fp_f0000000000000f5\"";
+    struct response_writer r = make(GENREQ_CHAT, true);
+    struct usage usage = {.prompt_tokens = 1};
+    struct buf out;
+    buf_init(&out, 0);
+    response_chunk_begin(&r, 0, &out);
+    EXPECT(!strstr(buf_text(&out), "system_fingerprint"));
+    r.fingerprint = (struct u128){.hi = 0x50, .lo = 0xf0000000000000a5};
+    for (int chunk = 0; chunk < 5; chunk++) {
+        buf_reset(&out);
+        switch (chunk) {
+        case 0: response_chunk_begin(&r, 0, &out); break;
+        case 1: response_chunk_finish(&r, 0, CHOICE_STOP, NULL, &out); break;
+        case 2: response_chunk_usage(&r, &usage, &out); break;
+        case 3: response_full_end(&r, &usage, &out); break;
+        default:
+            response_chunk_text(&r, 0, &(struct response_text){.content = bytes_str("x")},
+                                bytes_of(NULL, 0), bytes_of(NULL, 0), NULL, &out);
+        }
+        const char *at = strstr(buf_text(&out), FINGERPRINT);
+        EXPECT_EQ(at != NULL, chunk < 4);
+    }
+    buf_release(&out);
+    response_release(&r);
+}
+
 TEST(a_whole_chat_answer) {
     struct response_writer r = make(GENREQ_CHAT, false);
     const struct bytes none = {0};

@@ -15,20 +15,20 @@ struct shadow {
     bool running;
 };
 
-static struct kept_parts parts_of(const struct shadow *s, const char *text) {
-    return (struct kept_parts){.number = s->number,
-                               .tenant = s->tenant,
-                               .object = bytes_of(text, s->bytes),
-                               .turn_count = 1,
-                               .running = s->running,
-                               .streams = s->running};
+static struct kept_contents contents_of(const struct shadow *s, const char *text) {
+    return (struct kept_contents){.number = s->number,
+                                  .tenant = s->tenant,
+                                  .object = bytes_of(text, s->bytes),
+                                  .turn_count = 1,
+                                  .running = s->running,
+                                  .streams = s->running};
 }
 
 /* The bytes that the store counts beside the texts, of one response. */
 static size_t overhead(void) {
     struct response_store *store = response_store_new(BUDGET);
-    const struct kept_parts parts = {.number = {1, 1}};
-    kept_response_put(store, response_store_add(store, &parts));
+    const struct kept_contents contents = {.number = {1, 1}};
+    kept_response_put(store, response_store_add(store, &contents));
     size_t bytes = response_store_bytes(store);
     response_store_free(&store);
     return bytes;
@@ -85,8 +85,8 @@ TEST(the_oldest_of_whoever_holds_most_leave) {
                                .tenant.lo = check_random() % TENANTS,
                                .bytes = check_random() % 2500,
                                .running = check_random() % 2};
-            const struct kept_parts parts = parts_of(&s, text);
-            s.kept = response_store_add(store, &parts);
+            const struct kept_contents contents = contents_of(&s, text);
+            s.kept = response_store_add(store, &contents);
             EXPECT(s.kept);
             kept_response_put(store, s.kept); /* the store's own stays while it is listed */
             list[count++] = s;
@@ -113,8 +113,8 @@ TEST(the_oldest_of_whoever_holds_most_leave) {
 
 TEST(events_are_read_whole_from_anywhere) {
     struct response_store *store = response_store_new(1 << 20);
-    const struct kept_parts parts = {.number = {1, 2}, .running = true, .streams = true};
-    struct kept_response *k = response_store_add(store, &parts);
+    const struct kept_contents contents = {.number = {1, 2}, .running = true, .streams = true};
+    struct kept_response *k = response_store_add(store, &contents);
     struct buf all = {0}, seen = {0};
     char event[64];
     size_t at = 0;
@@ -148,8 +148,8 @@ TEST(events_are_read_whole_from_anywhere) {
 
 TEST(what_has_left_takes_no_more) {
     struct response_store *store = response_store_new(4000);
-    struct kept_parts parts = {.number = {1, 2}, .running = true};
-    struct kept_response *k = response_store_add(store, &parts), *big;
+    struct kept_contents contents = {.number = {1, 2}, .running = true};
+    struct kept_response *k = response_store_add(store, &contents), *big;
     struct buf out = {0};
     static char text[5000];
     size_t at = 0;
@@ -162,10 +162,10 @@ TEST(what_has_left_takes_no_more) {
     EXPECT_STR(buf_text(&out), "a\n\n");
     EXPECT_EQ(response_store_bytes(store), 0);
     kept_response_put(store, k);
-    parts.object = bytes_of(text, sizeof text);
-    EXPECT(!response_store_add(store, &parts)); /* larger than the budget */
-    parts.object = bytes_of(text, 3000);
-    big = response_store_add(store, &parts);
+    contents.object = bytes_of(text, sizeof text);
+    EXPECT(!response_store_add(store, &contents)); /* larger than the budget */
+    contents.object = bytes_of(text, 3000);
+    big = response_store_add(store, &contents);
     EXPECT(big);
     memset(text, '\n', sizeof text);
     kept_response_append(store, big, bytes_of(text, 4000)); /* outgrows it */

@@ -60,6 +60,10 @@ static inline bool wait_until(bool (*is_true)(struct world *), struct world *w) 
 static inline bool is_ready(struct world *w) {
     return client_status(w->port, "/health/ready") == 200;
 }
+/* No sequence is left at the fake. */
+static inline bool is_empty(struct world *w) {
+    return fake_counts(w->fake).sequences == 0;
+}
 
 static inline bool world_fake(struct world *w) {
     struct error err;
@@ -77,8 +81,9 @@ static inline bool world_gateway(struct world *w) {
     return true;
 }
 
+/* Ready, and nothing is left of the request that showed it. */
 static inline bool world_start(struct world *w) {
-    return world_fake(w) && world_gateway(w) && wait_until(is_ready, w);
+    return world_fake(w) && world_gateway(w) && wait_until(is_ready, w) && wait_until(is_empty, w);
 }
 
 static inline void world_end(struct world *w) {
@@ -113,5 +118,11 @@ static inline void world_echo_end(struct world *w) {
     unlink(w->settings.chat_template);
     world_end(w);
 }
+
+#define POST(w, body, a) client_request((w)->port, "POST", "/v1/completions", NULL, body, a)
+#define CHAT(w, content, more, a)                                                                  \
+    client_request((w)->port, "POST", "/v1/chat/completions", NULL,                                \
+                   "{\"messages\":[{\"role\":\"user\",\"content\":\"" content "\"}]" more "}", a)
+#define TOOL ",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{}}}]"
 
 #endif

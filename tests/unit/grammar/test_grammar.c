@@ -35,6 +35,53 @@ static const struct row ROWS[] = {
     {GRAMMAR_REGEX, "(?=.*1)(?!.*22)[12]{3}", {"121", "112"}, {"222", "122", "11"}},
     {GRAMMAR_REGEX, "^a|b$", {"a", "b"}, {"~", "ab", "c"}},
     {GRAMMAR_REGEX, "\\p{Lu}\\p{L}*", {"\xC3\x89t", "A"}, {"a", "A1"}},
+    {GRAMMAR_REGEX, "(?is)a[b-d].[^e]", {"aB\nx", "ADxy"}, {"aBxE", "aexx"}},
+    {GRAMMAR_JSON_SCHEMA, "{\"propertyNames\":false}", {"{}", "1"}, {"{\"\":1}", "{\"a\":1}"}},
+    /* text that goes on but for some bytes, for some bytes only, or for so many characters */
+    {GRAMMAR_REGEX, "(/[^/]+)+", {"/a b/c", "/\xC3\xA9"}, {"~", "a/", "//", "/a/"}},
+    {GRAMMAR_REGEX, "[a-z]+(-[a-z%]+)*", {"ab", "ab-c%"}, {"-", "a--b", "A"}},
+    {GRAMMAR_REGEX, "[^%\"]*(%[0-9a-f]{2}[^%\"]*)*", {"~", "name%e9x"}, {"%", "%e", "a%xx"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"type\":\"string\",\"pattern\":\"^a.*$\",\"maxLength\":34}",
+     {"\"a\"", "\"abc: h\xC3\xA9te\""},
+     {"\"name\"", "\"a: longer than what may come behind it\""}},
+    /* values of an enum are tested by expressions that are made meanwhile */
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"allOf\":[{\"enum\":[{\"a\":1},{\"a\":5}]},{\"not\":{\"not\":{\"properties\":{\"a\":{\"maximum\":3,"
+     "\"type\":\"number\"}},\"type\":\"object\"}}}]}",
+     {"{\"a\":1}"},
+     {"{\"a\":5}", "{}"}},
+    {GRAMMAR_REGEX, "ab?[^x]*", {"a", "ab \"c"}, {"~", "abx"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"oneOf\":[{\"properties\":{\"na\":{\"type\":\"string\"}},\"required\":[\"na\"]},"
+     "{\"properties\":{\"name\":{\"type\":\"null\"}},\"required\":[\"name\"]}]}",
+     {"{\"na\": \"x\", \"b\": 1}", "{\"b\":1,\"name\":null}"},
+     {"{\"b\":1}", "{\"na\":\"x\",\"name\":null}"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"patternProperties\":{\"^abc.+$\":{\"type\":\"null\"},\"n\":{\"type\":\"number\"}}}",
+     {"{\"abcd\":null,\"abc\":1}", "{\"name\":1}"},
+     {"{\"abcd\":1}", "{\"name\":null}"}},
+    /* by lark 1.3 with its Earley parser, all of them */
+    {GRAMMAR_LARK,
+     "?start: sum | NAME \"=\" sum -> assign // two\n?sum: product\n  | sum \"+\" product -> add\n"
+     "?product: atom | product \"*\" atom\n?atom: NUMBER | \"-\" atom | NAME | \"(\" sum \")\"\n"
+     "%import common.CNAME -> NAME\n%import common.NUMBER\n%ignore / +/",
+     {"1+2", "x = 3 * (4+y)", "--2", "2*-3+.5e3", " 1 "},
+     {"1+", "(1", "a=b=c", "1 2", "~"}},
+    {GRAMMAR_LARK,
+     "start: \"[\" _sep{item, \",\"} \"]\"\n_sep{x, s}: x (s x)*\n"
+     "item: INT | \"(\" _sep{WORD, \";\"} \")\"\n%import common (INT, WORD)",
+     {"[1,2]", "[(a;b),3]"},
+     {"[]", "[a]", "[(a,b)]", "[1,2,]"}},
+    {GRAMMAR_LARK,
+     "start: A~2 B~1..3 \"c\"i \"d\"..\"f\" /g+[hx]/i* [\"!\"]\nA.2: \"a\"\nB: \"b\" | \"bb\"",
+     {"aabcd", "aabbbcf", "aabCeGGH", "aabcdghgx!"},
+     {"abcd", "aacd", "aabbbbbbbcd", "aabcg"}},
+    /* llguidance's own */
+    {GRAMMAR_LARK,
+     "start: name[capture=\"n\"]{2,3} <|end|>\nname: %json {\"enum\": [1, \"}\"]} \";\"",
+     {"1;\"}\";\xff<|end|>", "1;1;1;\xff<|end|>"},
+     {"1;\xff<|end|>", "1;1;<|end|>", "2;2;\xff<|end|>"}},
     {GRAMMAR_GBNF,
      "root ::= \"a\" x* # end\nx ::= [0-9] | \"(\" x \")\"",
      {"a", "a12", "a((3))4"},
@@ -61,6 +108,18 @@ static const struct row ROWS[] = {
      {"\"ab\"", "\"\\u00e9\\n\xC3\xA9\"", "\"\\ud83d\\ude00x\""},
      {"\"a\"", "\"abcd\"", "\"\\ud83d\"", "\"a\nb\""}},
     {GRAMMAR_JSON_SCHEMA,
+     "{\"type\":\"string\",\"pattern\":\"[Hh]otel Paris\"}",
+     {"\"hotel Paris\"", "\"a\xE2\x80\xA8 hohotel Paris \\n\xC3\xA9\""},
+     {"\"\"", "\"Hotel\"", "\"hotel  Paris\""}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"type\":\"string\",\"pattern\":\"^.*hot.*$\"}",
+     {"\"hot\"", "\"\xE2\x80\x94 hohot\xF0\x9F\x98\x80\""},
+     {"\"ho\"", "\"\xE2\x80\xA8hot\"", "\"\\nhot\""}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"type\":\"string\",\"pattern\":\"^[^\\uD7FF]*$\"}",
+     {"\"hot\"", "\"\xE2\x80\x94\""},
+     {"\"\xED\x9F\xBF\""}},
+    {GRAMMAR_JSON_SCHEMA,
      "{\"type\":\"string\",\"pattern\":\"^[ab]+$\",\"maxLength\":2}",
      {"\"a\"", "\"ab\""},
      {"\"\"", "\"abb\"", "\"c\""}},
@@ -82,6 +141,32 @@ static const struct row ROWS[] = {
      "{\"type\":\"integer\"}},\"additionalProperties\":{\"type\":\"boolean\"}}",
      {"{\"a\":null,\"x1\":2,\"y\":true}", "3"},
      {"{\"a\":1}", "{\"x\":true}", "{\"ab\":null}"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"b\",1]},\"uniqueItems\":true,\"maxItems\":2}",
+     {"[]", "[\"b\"]", "[1,\"b\"]", "[ \"b\" , \"a\" ]"},
+     {"[\"a\",\"a\"]", "[1,1.0]", "[\"a\",\"b\",1]", "[\"c\"]", "[\"a\",]"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"enum\":[[1,1],[1,2],{\"xa\":1},{\"xa\":true}],\"uniqueItems\":true,"
+     "\"patternProperties\":{\"^x\":{\"type\":\"integer\"}}}",
+     {"[1,2]", "{\"xa\":1}"},
+     {"[1,1]", "{\"xa\":true}"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"$ref\":\"#/$defs/b\",\"$defs\":{\"a\":{\"properties\":{\"a\":{\"type\":\"null\"}}},"
+     "\"b\":{\"type\":\"object\",\"allOf\":[{\"$ref\":\"#/$defs/a\"}],\"properties\":{\"b\":true},"
+     "\"if\":{\"required\":[\"b\"]},\"then\":{\"properties\":{\"c\":true}},"
+     "\"unevaluatedProperties\":{\"const\":7}}}}",
+     {"{\"a\":null,\"b\":2}", "{\"b\":1,\"c\":3}", "{\"c\":7}", "{\"x\":7}"},
+     {"{\"a\":1}", "{\"c\":3}", "{\"x\":8}", "{\"b\":1,\"d\":3}"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"prefixItems\":[{\"type\":\"null\"}],\"allOf\":[{\"prefixItems\":[true,{\"const\":2}]}],"
+     "\"unevaluatedItems\":{\"type\":\"boolean\"}}",
+     {"[]", "[null,2]", "[null,2,true,false]"},
+     {"[null,true]", "[null,2,2]"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"$dynamicRef\":\"#n\",\"$defs\":{\"n\":{\"$dynamicAnchor\":\"n\",\"type\":\"array\","
+     "\"items\":{\"$dynamicRef\":\"#n\"}}}}",
+     {"[]", "[[],[[]]]"},
+     {"1", "[1]"}},
     {GRAMMAR_JSON_SCHEMA,
      "{\"minProperties\":1,\"maxProperties\":2,\"type\":\"object\"}",
      {"{\"a\":1}", "{\"a\":1,\"b\":2}"},
@@ -135,6 +220,14 @@ static const struct row ROWS[] = {
      "\"end\":[\"</f>\",\"</g>\"]}]}}",
      {"~", "hi <f", "a <f=x>[1]</f> b", "<f=y> < </</f>", "<f=x>1</f><f=y></g> <"},
      {"<f=", "<f=z></f>", "<f=x>[1</f>", "<f=x>1"}},
+    {GRAMMAR_STRUCTURE, /* elements: a string stands bare, unless it reads like something else */
+     "{\"type\":\"arguments\",\"before\":{\"type\":\"const_string\",\"value\":\"<\"},"
+     "\"middle\":{\"type\":\"const_string\",\"value\":\">\"},"
+     "\"after\":{\"type\":\"const_string\",\"value\":\"</>\"},\"stops\":[\"</>\"],"
+     "\"json_schema\":{\"properties\":{\"s\":{\"type\":\"string\"},\"n\":{\"type\":\"integer\"},"
+     "\"m\":{\"type\":[\"string\",\"null\"]}},\"required\":[\"s\"]}}",
+     {"<s></>", "<s>5</ <</><n>5</>", "<s>a</><m>null</>", "<s>a</><m>\"5\"</>", "<s>a</><m>b</>"},
+     {"~", "<n>5</>", "<s>a</><n>b</>", "<s>a</><m>5</>", "<s>a</></>", "<n>5</><s>a</>"}},
     {GRAMMAR_STRUCTURE,
      "{\"type\":\"choice\",\"values\":[\"ab\",\"a\\\"\xC3\xA9\",\"\",\"ab\"]}",
      {"ab", "a\"\xC3\xA9", "~"},
@@ -181,6 +274,45 @@ TEST(constraints_accept_and_refuse) {
     }
 }
 
+/* Ordered, as a worker compiles them: members as "properties" has them, optional ones may lack, others
+ * come last. Else any order is accepted. */
+TEST(members_come_in_the_order_of_the_schema) {
+    static const char SCHEMA[] =
+        "{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"integer\"},"
+        "\"c\":{\"type\":\"integer\"},\"d\":{\"type\":\"integer\"}},\"required\":[\"b\"]}";
+    static const struct {
+        const char *text;
+        bool in_order, valid;
+    } CASES[] = {
+        {"{\"b\":1}", true, true},
+        {"{\"a\":1,\"b\":1}", true, true},
+        {"{\"b\":1,\"c\":1,\"d\":1}", true, true},
+        {"{\"b\":1,\"d\":1}", true, true},
+        {"{\"b\":1,\"x\":1}", true, true},
+        {"{\"a\":1,\"b\":1,\"c\":1,\"d\":1,\"x\":1,\"y\":1}", true, true},
+        {"{\"b\":1,\"a\":1}", false, true},
+        {"{\"a\":1,\"c\":1,\"b\":1}", false, true},
+        {"{\"c\":1,\"b\":1}", false, true},
+        {"{\"b\":1,\"d\":1,\"c\":1}", false, true},
+        {"{\"x\":1,\"b\":1}", false, true},
+        {"{\"a\":1}", false, false},
+        {"{\"b\":1,\"b\":1}", false, false},
+        {"{}", false, false},
+    };
+    for (int ordered = 0; ordered < 2; ordered++) {
+        struct grammar_source source = {
+            .kind = GRAMMAR_JSON_SCHEMA, .text = bytes_str(SCHEMA), .ordered = ordered};
+        struct program p;
+        struct error err;
+        EXPECT_EQ(grammar_compile(&source, NULL, &p, &err), 0);
+        for (size_t i = 0; i < ARRAY_LEN(CASES); i++)
+            if (accepts(&p, bytes_str(CASES[i].text)) !=
+                (ordered ? CASES[i].in_order : CASES[i].valid))
+                check_fail(__FILE__, __LINE__, "%s%s", CASES[i].text, ordered ? ", ordered" : "");
+        program_release(&p);
+    }
+}
+
 TEST(what_cannot_be_held_is_refused_by_name) {
     static const struct {
         enum grammar_kind kind;
@@ -188,7 +320,17 @@ TEST(what_cannot_be_held_is_refused_by_name) {
     } REFUSED[] = {
         {GRAMMAR_JSON_SCHEMA, "{\"uniqueItems\":true}", "uniqueItems"},
         {GRAMMAR_JSON_SCHEMA, "{\"$ref\":\"other.json\"}", "other.json"},
-        {GRAMMAR_JSON_SCHEMA, "{\"unevaluatedProperties\":false}", "unevaluatedProperties"},
+        {GRAMMAR_JSON_SCHEMA,
+         "{\"anyOf\":[{\"required\":[\"a\"]},{}],\"unevaluatedProperties\":false}", "unevaluated"},
+        {GRAMMAR_JSON_SCHEMA,
+         "{\"allOf\":[{\"properties\":{\"a\":true}},{\"unevaluatedProperties\":false}]}",
+         "unevaluated"},
+        {GRAMMAR_JSON_SCHEMA, "{\"contains\":{\"type\":\"null\"},\"unevaluatedItems\":false}",
+         "unevaluatedItems"},
+        {GRAMMAR_JSON_SCHEMA,
+         "{\"$dynamicRef\":\"#a\",\"$defs\":{\"b\":{\"$dynamicAnchor\":\"a\"},"
+         "\"c\":{\"$dynamicAnchor\":\"a\",\"type\":\"null\"}}}",
+         "$dynamicRef"},
         {GRAMMAR_JSON_SCHEMA, "{\"type\":\"thing\"}", "type"},
         {GRAMMAR_JSON_SCHEMA, "{\"allOf\":[{\"type\":\"null\"},{\"type\":\"string\"}]}",
          "no text satisfies"},
@@ -202,6 +344,20 @@ TEST(what_cannot_be_held_is_refused_by_name) {
         {GRAMMAR_GBNF, "root ::= \"a\" root", "no text satisfies"},
         {GRAMMAR_GBNF, "root ::= x", "'x'"},
         {GRAMMAR_GBNF, "x ::= \"a\"", "'root'"},
+        {GRAMMAR_LARK, "start: a\na: b\nb: a \"x\" | \"y\"", "left recursion"},
+        {GRAMMAR_LARK, "start: start \"a\"", "no text satisfies"},
+        {GRAMMAR_LARK, "start: x", "'x'"},
+        {GRAMMAR_LARK, "x: \"a\"", "'start'"},
+        {GRAMMAR_LARK, "start: \"a\"\n\n%import python.NAME", "in line 3"},
+        {GRAMMAR_GBNF, "root ::= x\n# two\nx ::= [a", "in line 3"},
+        {GRAMMAR_LARK, "start: a{\"x\"}\na{p}: p a{p}", "no text satisfies"},
+        {GRAMMAR_LARK, "start: a{\"x\"}\na{p}: p a{p p} | p", "templates"},
+        {GRAMMAR_LARK, "start: x[max_tokens=3]\nx: \"a\"", "attribute"},
+        {GRAMMAR_LARK, "start: /a/x", "flag"},
+        {GRAMMAR_STRUCTURE, "{\"type\":\"arguments\",\"json_schema\":{\"minProperties\":1}}",
+         "minProperties"},
+        {GRAMMAR_STRUCTURE, "{\"type\":\"arguments\",\"json_schema\":{\"required\":[\"a<b\"]}}",
+         "a<b"},
         {GRAMMAR_STRUCTURE, "{\"type\":\"nope\"}", "'nope'"},
         {GRAMMAR_STRUCTURE, "{\"type\":\"const_string\"}", "'value'"},
         {GRAMMAR_STRUCTURE, "{\"type\":\"sequence\",\"elements\":3}", "'elements'"},
@@ -437,11 +593,17 @@ TEST(too_many_checks_of_values_are_refused) {
 
 /* Every byte, and texts that begin, end and cross what JSON is made of. */
 static const char *const PIECES[] = {
-    "{\"",  "\":",   "\": ", "\",",   "\", \"", "\"}",  "\"]",   "}}",   "]}",       "},",
-    ", ",   "true",  "fal",  "null",  "12",     "0.5",  "ab",    "abc",  "name",     "na",
-    "me\"", "me\":", "\\n",  "\\u00", "e9",     "\\\"", "\xC3",  "\xA9", "\xF0\x9F", "  ",
-    "\n  ", "[[",    "[\"",  "-1",    "e+",     "a\"",  "xy\"z", "\"\""};
-enum { BYTE_TOKENS = 256, END_TOKEN = BYTE_TOKENS + 64, TOKENS = END_TOKEN + 1 };
+    "{\"", "\":", "\": ", "\",", "\", \"", "\"}", "\"]", "}}", "]}", "},", ", ", "true", "fal",
+    "null", "12", "0.5", "ab", "abc", "name", "na", "me\"", "me\":", "\\n", "\\u00", "e9", "\\\"",
+    "\xC3", "\xA9", "\xF0\x9F", "  ", "\n  ", "[[", "[\"", "-1", "e+", "a\"", "xy\"z", "\"\"",
+    /* characters of two to four bytes; one that `.` does not take; a cut one behind a whole one */
+    "\xC3\xA9o", "\xE2\x80\x94", "\xE2\x80\xA8", "a\xE2\x80\xA9", "\xED\x9F\xBF",
+    "\xF0\x9F\x98\x80", "\xF4\x8F\xBF\xBF", "x\xE0\xA0", "ot", "hote", "l Pa",
+    /* subtrees of some size: of letters alone, with a slash, and with characters of two bytes */
+    "el", "ela", "elas", "elast", "elasti", "else", "el/s", "elf%e", "ho\xC3\xA9", "hoh", "hohe",
+    "hoher", "zz", "zzzzzzzzzzzz", "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"};
+enum { BYTE_TOKENS = 256, END_TOKEN = BYTE_TOKENS + 80, TOKENS = END_TOKEN + 1 };
+_Static_assert(ARRAY_LEN(PIECES) <= END_TOKEN - BYTE_TOKENS, "room for all pieces");
 
 static struct vocab *small_vocab(uint8_t bytes[BYTE_TOKENS]) {
     static const uint32_t ENDS[] = {END_TOKEN};

@@ -21,10 +21,12 @@ struct bench {
 /* A device stays open until the program ends, for the next test that asks for the same: opening
  * one starts threads, which takes longer than most of what is tested. */
 static struct {
-    const char *isa;
+    const char *isa, *compute;
     int threads;
     struct device *dev;
 } bench_devices[32];
+/* The compute type of devices opened from now on; a literal, NULL: f32. */
+static const char *bench_compute __attribute__((unused));
 
 static inline void bench_close_devices(void) {
     for (size_t i = 0; i < ARRAY_LEN(bench_devices) && bench_devices[i].dev; i++)
@@ -34,15 +36,17 @@ static inline struct device *bench_device(const char *isa, int threads) {
     size_t i = 0;
     while (bench_devices[i].dev &&
            (strcmp(bench_devices[i].isa ? bench_devices[i].isa : "", isa ? isa : "") ||
-            bench_devices[i].threads != threads))
+            bench_devices[i].compute != bench_compute || bench_devices[i].threads != threads))
         if (++i == ARRAY_LEN(bench_devices))
             abort();
     if (!bench_devices[i].dev) {
         struct error err;
-        struct device_options options = {.isa = isa, .thread_count = threads};
+        struct device_options options = {
+            .isa = isa, .compute = bench_compute, .thread_count = threads};
         if (device_open(&options, &bench_devices[i].dev, &err))
             abort();
         bench_devices[i].isa = isa;
+        bench_devices[i].compute = bench_compute;
         bench_devices[i].threads = threads;
         if (i == 0)
             atexit(bench_close_devices);

@@ -272,6 +272,7 @@ static const struct state_case STATE_CASES[] = {
     DELTA(4, 2, 9, 5, false),
     DELTA(2, 2, 16, 32, false),
     DELTA(6, 2, 33, 37, false),
+    DELTA(2, 1, 17, 80, false),
     DELTA(6, 2, 7, 12, true),
 };
 /* Makes plausible values of random ones: decays are negative, but where the state has a limit;

@@ -16,6 +16,10 @@ TEST(sin_and_cos_are_right_within_an_ulp_up_to_a_million) {
     }
 }
 
+/* Nothing is rotated and all values are those of bf16, so that of products in bf16 only weights are
+ * rounded, by at most 2^-9 of each. */
+static bool in_bf16;
+
 /* A cache with scattered blocks, two slots of random history, and a batch over both. */
 struct scene {
     struct bench b;
@@ -26,6 +30,7 @@ struct scene {
     float *inv_freq, *sinks; /* sinks NULL: none */
     const float *slopes;
     float soft_cap;
+    const uint32_t *last; /* NULL: rows see no later position */
 };
 
 enum { SLOTS = 3, MAX_BLOCKS = 64 };
@@ -42,7 +47,7 @@ static void scene_init(struct scene *s, const char *isa, int threads, enum stora
         s->tables[i] = i * 7 % blocks;
     s->inv_freq = malloc(s->half * sizeof *s->inv_freq);
     for (uint32_t i = 0; i < s->half; i++)
-        s->inv_freq[i] = (float)pow(10000, -2.0 * i / dim);
+        s->inv_freq[i] = in_bf16 ? 0 : (float)pow(10000, -2.0 * i / dim);
     s->kv = (struct kv_view){.base = s->pages,
                              .block_stride = layer + 64,
                              .layer_offset = 64,
@@ -94,6 +99,7 @@ static float *attend_rows(struct scene *s, const float *qkv_in, const uint32_t *
                                                        .sinks = s->sinks,
                                                        .soft_cap = s->soft_cap,
                                                        .slopes = s->slopes,
+                                                       .last = s->last,
                                                        .scale = 1 / sqrtf((float)s->kv.head_dim),
                                                        .kv = &s->kv,
                                                        .batch = &batch,
@@ -118,6 +124,8 @@ static double attention_tolerance(enum storage_type type, uint32_t dim, uint32_t
                                          : 0;
     /* |q . k| * scale <= sqrt(dim) */
     double score_error = UNIT_ROUNDOFF * (dim + 8.0) * sqrt((double)dim);
+    if (in_bf16)
+        return 0x1p-9 + 4 * score_error + 0x1p-16;
     return 4 * score_error + 4 * UNIT_ROUNDOFF * (MIN(positions, 256u) + positions / 256.0 + 32) +
            4 * u / sqrt((double)dim) * fmin(1, 16.0 / positions);
 }
@@ -125,7 +133,8 @@ static double attention_tolerance(enum storage_type type, uint32_t dim, uint32_t
 static float *small_rows(size_t count) {
     float *x = guarded(count);
     for (size_t i = 0; i < count; i++)
-        x[i] = (float)(check_random() % 2001) / 1000.0f - 1.0f;
+        x[i] = in_bf16 ? (float)(check_random() % 257) / 128.0f - 1.0f
+                       : (float)(check_random() % 2001) / 1000.0f - 1.0f;
     return x;
 }
 
@@ -133,7 +142,7 @@ struct shape {
     uint32_t heads, kv_heads, dim, block_tokens, rows, window;
     bool interleaved;
     uint32_t chunk;
-    int extra; /* 1: sinks, 2: soft cap, 4: ALiBi */
+    int extra; /* 1: sinks, 2: soft cap, 4: ALiBi, 8: later positions too */
 };
 
 /* Some below the scores, some above. */
@@ -148,9 +157,18 @@ static void shape_options(struct scene *s, const struct shape *sh) {
     s->slopes = sh->extra & 4 ? SLOPES : NULL;
 }
 
+/* The last position that row t of shape_outputs sees: as far ahead as behind where there is a
+ * window. */
+static uint32_t last_seen(const struct shape *sh, uint32_t t) {
+    uint32_t position = t < sh->rows ? t : t - sh->rows - 1, end = t < sh->rows ? sh->rows - 1 : 4;
+    return sh->window ? MIN(position + sh->window - 1, end) : end;
+}
+
 /* Positions a row's weights are spread over; with ALiBi they may lie on one. */
-static uint32_t seen_by(const struct shape *sh, uint32_t position) {
+static uint32_t seen_by(const struct shape *sh, uint32_t t, uint32_t position) {
     uint32_t seen = sh->window ? MIN(position + 1, sh->window) : position + 1;
+    if (sh->extra & 8)
+        return seen + last_seen(sh, t) - position;
     if (sh->chunk)
         seen = MIN(seen, position % sh->chunk + 1);
     return sh->extra & 4 ? 1 : seen;
@@ -162,6 +180,11 @@ static float *shape_outputs(const char *isa, enum storage_type type, const struc
     struct scene s;
     scene_init(&s, isa, 2, type, sh->heads, sh->kv_heads, sh->dim, sh->block_tokens);
     shape_options(&s, sh);
+    uint32_t last[640];
+    CHECK(sh->rows + 6 <= ARRAY_LEN(last));
+    for (uint32_t t = 0; t < sh->rows + 6; t++)
+        last[t] = positions[t] == ROW_NONE ? 0 : last_seen(sh, t);
+    s.last = sh->extra & 8 ? last : NULL;
     float *out = attend_rows(&s, qkv, slots, positions, sh->rows + 6, sh->window, sh->interleaved);
     scene_release(&s);
     return out;
@@ -182,7 +205,8 @@ static void check_shape(enum storage_type type, const struct shape *sh) {
             double tolerance =
                 positions[i / width] == ROW_NONE
                     ? 0
-                    : attention_tolerance(type, sh->dim, seen_by(sh, positions[i / width]));
+                    : attention_tolerance(type, sh->dim,
+                                          seen_by(sh, (uint32_t)(i / width), positions[i / width]));
             if (!(fabs((double)got[i] - want[i]) <= tolerance))
                 check_fail(__FILE__, __LINE__,
                            "%s %s: heads %u/%u dim %u block %u: row %zu: %g, expected %g", isa,
@@ -213,7 +237,9 @@ TEST(attention_equals_its_definition_over_heads_sizes_and_types) {
         {4, 4, 12, 16, 300, 20, false, 0, 1},  {6, 2, 16, 32, 540, 0, false, 0, 1},
         {4, 2, 16, 16, 300, 0, true, 24, 0},   {2, 1, 8, 16, 530, 300, false, 270, 1},
         {4, 2, 16, 16, 300, 0, false, 0, 2},   {8, 2, 24, 16, 540, 0, false, 0, 4},
-        {2, 1, 12, 32, 300, 40, true, 0, 6},
+        {2, 1, 12, 32, 300, 40, true, 0, 6},   {4, 4, 8, 16, 33, 0, false, 0, 8},
+        {2, 1, 64, 32, 600, 0, false, 0, 8},   {6, 2, 24, 16, 300, 0, true, 0, 8},
+        {3, 3, 16, 16, 530, 65, false, 0, 8},
     };
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
         for (size_t t = 0; t < ARRAY_LEN(CACHES); t++)
@@ -313,6 +339,120 @@ TEST(an_int8_cache_errs_by_half_a_step_of_each_vector) {
         scene_release(&exact);
         scene_release(&small);
     }
+}
+
+/* ---- products in bf16 ---- */
+
+static bool attends_in_bf16(const char *isa) {
+    bench_compute = "int8";
+    bool yes = !strcmp(bench_device(isa, 1)->attention, "bf16");
+    bench_compute = NULL;
+    return yes;
+}
+
+static const struct shape TILE_SHAPES[] = {
+    {1, 1, 32, 16, 1, 0, false, 0, 0},    {4, 2, 64, 32, 33, 0, false, 0, 0},
+    {14, 2, 64, 16, 40, 0, false, 0, 0},  {5, 1, 96, 32, 21, 0, false, 0, 0},
+    {8, 2, 128, 64, 70, 0, false, 0, 0},  {1, 1, 256, 256, 300, 0, false, 0, 0},
+    {16, 1, 32, 16, 300, 0, false, 0, 1}, {2, 1, 64, 32, 530, 257, false, 0, 1},
+    {2, 2, 32, 16, 300, 40, false, 0, 2}, {4, 2, 64, 16, 300, 0, false, 24, 0},
+    {8, 2, 32, 32, 540, 0, false, 0, 4},  {2, 1, 32, 32, 300, 40, false, 0, 6},
+    {3, 3, 64, 16, 530, 65, false, 0, 8}, {2, 1, 512, 32, 40, 0, false, 0, 0},
+};
+
+/* Sizes, windows and options that go through tiles: rows and heads before, at and past 16 and 32. */
+TEST(attention_in_bf16_rounds_weights_and_nothing_else) {
+    bool any = false;
+    in_bf16 = true;
+    for (size_t i = 0; i < ARRAY_LEN(TILE_SHAPES); i++) {
+        const struct shape *sh = &TILE_SHAPES[i];
+        uint32_t rows = sh->rows + 6, slots[640], positions[640];
+        for (uint32_t t = 0; t < rows; t++) {
+            slots[t] = t < sh->rows ? 0 : 2;
+            positions[t] = t < sh->rows ? t : t == sh->rows ? ROW_NONE : t - sh->rows - 1;
+        }
+        size_t width = (size_t)sh->heads * sh->dim;
+        enum storage_type type = i % 2 ? STORAGE_F16 : STORAGE_BF16;
+        float *qkv = small_rows(rows * (size_t)(sh->heads + 2 * sh->kv_heads) * sh->dim),
+              *want = shape_outputs("ref", type, sh, qkv, slots, positions);
+        FOR_EACH_ISA(isa) {
+            if (!attends_in_bf16(isa))
+                continue;
+            any = true;
+            bench_compute = "int8";
+            float *got = shape_outputs(isa, type, sh, qkv, slots, positions);
+            bench_compute = NULL;
+            for (size_t k = 0; k < rows * width; k++) {
+                uint32_t t = (uint32_t)(k / width);
+                double tolerance =
+                    positions[t] == ROW_NONE
+                        ? 0
+                        : attention_tolerance(type, sh->dim, seen_by(sh, t, positions[t]));
+                if (!(fabs((double)got[k] - want[k]) <= tolerance))
+                    check_fail(__FILE__, __LINE__, "%s, shape %zu: row %u: %g, expected %g", isa, i,
+                               t, (double)got[k], (double)want[k]);
+            }
+            unguard(got);
+        }
+        unguard(qkv);
+        unguard(want);
+    }
+    in_bf16 = false;
+    if (!any)
+        SKIP("isa", "this machine has no products in bf16");
+}
+
+TEST(attention_in_bf16_gives_equal_bits_however_a_sequence_is_cut) {
+    bool any = false;
+    FOR_EACH_ISA(isa)
+    for (size_t i = 1; i < ARRAY_LEN(TILE_SHAPES) && attends_in_bf16(isa); i++) {
+        const struct shape *sh = &TILE_SHAPES[i];
+        any = true;
+        if (sh->extra & 8 || sh->rows > 512 || sh->dim > 128)
+            continue;
+        bench_compute = "int8";
+        check_cuts(isa, i % 2 ? STORAGE_BF16 : STORAGE_F16, sh);
+        bench_compute = NULL;
+    }
+    if (!any)
+        SKIP("isa", "this machine has no products in bf16");
+}
+
+/* A value that is not finite, in the middle of a chunk: rows before it, and those whose window has
+ * passed it, have the bits that they have without it. */
+TEST(in_bf16_rows_that_do_not_see_an_infinite_value_keep_their_bits) {
+    enum { ROWS = 300, BAD = 137, WINDOW = 50, HEADS = 4, DIM = 32, STRIDE = (HEADS + 4) * DIM };
+    uint32_t slots[ROWS] = {0}, positions[ROWS];
+    bool any = false;
+    for (uint32_t t = 0; t < ROWS; t++)
+        positions[t] = t;
+    FOR_EACH_ISA(isa)
+    for (int windowed = 0; windowed < 2 && attends_in_bf16(isa); windowed++) {
+        float *qkv = small_rows((size_t)ROWS * STRIDE), *out[2];
+        any = true;
+        for (int bad = 0; bad < 2; bad++) {
+            struct scene s;
+            if (bad)
+                qkv[BAD * STRIDE + (HEADS + 2) * DIM + 3] = windowed ? INFINITY : NAN;
+            bench_compute = "int8";
+            scene_init(&s, isa, 2, STORAGE_BF16, HEADS, 2, DIM, 16);
+            out[bad] = attend_rows(&s, qkv, slots, positions, ROWS, windowed ? WINDOW : 0, false);
+            scene_release(&s);
+            bench_compute = NULL;
+        }
+        for (uint32_t t = 0; t < ROWS; t++) {
+            bool sees = t >= BAD && (!windowed || t < BAD + WINDOW);
+            size_t at = (size_t)t * HEADS * DIM, count = HEADS * DIM;
+            EXPECT(sees != same_bits(out[0] + at, out[1] + at, count));
+            for (size_t d = 0; d < count; d++) /* one dim of the two heads of a group */
+                EXPECT(!sees || d % DIM == 3 || same_bits(out[0] + at + d, out[1] + at + d, 1));
+        }
+        unguard(qkv);
+        unguard(out[0]);
+        unguard(out[1]);
+    }
+    if (!any)
+        SKIP("isa", "this machine has no products in bf16");
 }
 
 TEST(a_value_that_is_not_finite_stays_in_its_sequence) {

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "kernels/cpu/int8.h"
-#include "rig.h"
+#include "weights_rig.h"
 
 static const enum storage_type BLOCKS[] = {
     STORAGE_Q4_0,   STORAGE_Q4_1, STORAGE_Q5_0, STORAGE_Q5_1,  STORAGE_Q8_0,
@@ -14,12 +14,6 @@ static const enum storage_type BLOCKS[] = {
     STORAGE_IQ4_XS, STORAGE_U4,   STORAGE_I8};
 
 /* A segment of random blocks: any byte, with scales that are small and finite. */
-struct weights {
-    struct matrix m;
-    uint8_t *data[MATRIX_SEGMENTS_MAX];
-    float *scales[MATRIX_SEGMENTS_MAX], *zeros[MATRIX_SEGMENTS_MAX], *bias;
-    void *packed[MATRIX_SEGMENTS_MAX];
-};
 
 static void put_half(uint8_t *at) {
     uint16_t half = f32_to_f16(random_value() * 0.01f);
@@ -72,22 +66,6 @@ static struct weights make_weights(const enum storage_type *types, uint32_t segm
     w.m.bias = w.bias = random_array(w.m.rows);
     return w;
 }
-static void free_weights(struct weights *w) {
-    for (int i = 0; i < MATRIX_SEGMENTS_MAX; i++) {
-        free(w->data[i]);
-        unguard(w->scales[i]);
-        unguard(w->zeros[i]);
-    }
-    unguard(w->bias);
-}
-
-static void run(struct bench *b, const struct matrix *m, const float *x, uint32_t rows,
-                float *out) {
-    b->dev->ops->linear(
-        b->stream,
-        &(struct op_linear){
-            .out = out, .x = x, .w = m, .rows = rows, .class_rows = rows, .out_stride = m->rows});
-}
 
 /* What the definition may be away from the exact product (kernels/integers.h): half a step of each
  * quantized value, and 2 roundings of each of the block's at most 4 f32 terms, whose sizes are
@@ -136,23 +114,6 @@ TEST(the_definition_is_the_product_within_half_a_step_of_each_activation) {
         free_weights(&w);
     }
     bench_close(&ref);
-}
-
-static void pack_segments(struct bench *b, struct weights *w) {
-    for (uint32_t i = 0; i < w->m.segment_count; i++) {
-        size_t size = b->dev->ops->packed_bytes(b->dev, &w->m, i);
-        uint8_t *packed = aligned_alloc(64, (size + 127) / 64 * 64);
-        memset(packed, 0x5a, size + 1);
-        b->dev->ops->pack(b->stream, &w->m, i, packed);
-        EXPECT_EQ(packed[size], 0x5a);
-        w->m.segments[i].packed = w->packed[i] = packed;
-    }
-}
-static void unpack_segments(struct weights *w) {
-    for (uint32_t i = 0; i < w->m.segment_count; i++) {
-        free(w->packed[i]);
-        w->m.segments[i].packed = NULL;
-    }
 }
 
 /* Every set, on weights as they lie and packed, against the definition's bits. */
@@ -364,7 +325,7 @@ TEST(a_device_takes_int8_where_it_was_asked_and_the_matrix_allows_it) {
     m.segments[1] = (struct matrix_segment){.rows = 1, .type = STORAGE_Q6_K};
     EXPECT_EQ(device_open(&(struct device_options){.compute = "int7"}, &dev, &err),
               ERR_UNSUPPORTED);
-    EXPECT_EQ(device_open(&(struct device_options){.compute = "auto"}, &dev, &err), 0);
+    EXPECT_EQ(device_open(&(struct device_options){.compute = "int8"}, &dev, &err), 0);
     EXPECT_EQ(device_compute(dev, &m), COMPUTE_INT8);
     m.segments[1].type = STORAGE_F16;
     EXPECT_EQ(device_compute(dev, &m), COMPUTE_F32);
@@ -373,4 +334,15 @@ TEST(a_device_takes_int8_where_it_was_asked_and_the_matrix_allows_it) {
     EXPECT_EQ(device_open(&(struct device_options){0}, &dev, &err), 0);
     EXPECT_EQ(device_compute(dev, &m), COMPUTE_F32);
     device_close(&dev);
+    /* by itself where its vectors are wide; with tiles: test_group_product.c */
+    const char *isas[CPU_ISAS_MAX];
+    size_t count = device_cpu_isas(isas);
+    for (size_t i = 0; i < count; i++) {
+        struct device_options options = {.compute = "auto", .isa = isas[i]};
+        if (strncmp(isas[i], "avx", 3))
+            continue;
+        EXPECT_EQ(device_open(&options, &dev, &err), 0);
+        EXPECT_EQ(device_compute(dev, &m), COMPUTE_INT8);
+        device_close(&dev);
+    }
 }

@@ -34,14 +34,21 @@ struct rig {
 static uint32_t rig_slots = RIG_SLOTS, rig_context = 2048;
 /* What its matrices become when they are loaded; none: as they are. */
 static enum storage_type rig_quantize __attribute__((unused));
+/* As device_options.compute, and model_options.packed_folder. */
+static const char *rig_compute __attribute__((unused)), *rig_packed_folder __attribute__((unused));
 
 /* A rank's part of the model; shard NULL: all of it. */
 static inline bool rig_open_part(struct rig *r, const char *dir, const char *isa, int threads,
                                  enum storage_type kv, uint32_t block_tokens,
                                  const struct shard *shard, struct error *err) {
     *r = (struct rig){0};
-    struct device_options options = {.isa = isa, .thread_count = threads, .spin_us = 20};
-    struct model_options model = {.dir = dir, .shard = shard, .quantize = rig_quantize};
+    struct device_options options = {
+        .isa = isa, .compute = rig_compute, .thread_count = threads, .spin_us = 20};
+    struct model_options model = {.dir = dir,
+                                  .shard = shard,
+                                  .quantize = rig_quantize,
+                                  .packed_folder = rig_packed_folder,
+                                  .packed_most = 1 << 30};
     if (device_open(&options, &r->dev, err))
         return false;
     r->stream = stream_new(r->dev);

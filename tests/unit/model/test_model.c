@@ -153,6 +153,41 @@ TEST(a_tied_head_may_be_stored_under_either_name) {
     drop_dir();
 }
 
+/* As a device that re-tiles weights where they lie. */
+static size_t packs_in_place(const struct device *d, const struct matrix *w, uint32_t segment) {
+    return PACKED_IN_PLACE;
+}
+static const void *retiled; /* what the last packing wrote to */
+static void retile(struct stream *s, const struct matrix *w, uint32_t segment, void *out) {
+    retiled = out;
+}
+
+/* The embedding is read row by row: only a copy of its bytes may be re-tiled for the head. */
+TEST(a_tied_head_is_packed_beside_the_embedding) {
+    static const int STORED_AS[] = {-1, 0}; /* the embedding's name, the head's */
+    static struct ops ops;
+    for (size_t i = 0; i < ARRAY_LEN(STORED_AS); i++) {
+        new_dir();
+        put_weights(STORED_AS[i], (struct entry){"lm_head.weight", 8, 4, "F32"}, 1);
+        struct device_options device = {.thread_count = 1};
+        struct model_options options = {.dir = dir};
+        EXPECT(!device_open(&device, &dev, &err));
+        ops = *dev->ops;
+        ops.packed_bytes = packs_in_place;
+        ops.pack = retile;
+        dev->ops = &ops;
+        stream = stream_new(dev);
+        retiled = NULL;
+        int rc = model_open(&model, &options, dev, stream, &err);
+        EXPECT(!rc && !model.weights.embed.segments[0].packed);
+        EXPECT(model.weights.head.segments[0].packed);
+        EXPECT(model.weights.head.segments[0].packed != model.weights.embed.segments[0].data);
+        EXPECT(retiled && retiled != model.weights.embed.segments[0].data);
+        close_model(rc);
+        drop_dir();
+    }
+}
+
 TEST(identity_follows_config_and_weights) {
     new_dir();
     put_weights(-1, (struct entry){0}, 1);

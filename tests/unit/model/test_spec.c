@@ -160,6 +160,76 @@ TEST(llama3_scaling_leaves_high_frequencies_and_divides_low_ones) {
     EXPECT(f[0] == 0.25f && f[1] == 0.025f);
 }
 
+/* A sequence of exactly the original context is a short one. */
+TEST(tables_for_long_sequences_begin_behind_the_original_context) {
+    float f[2], short_factor[] = {1, 2}, long_factor[] = {4, 8};
+    struct rope_spec rope = {.kind = ROPE_LONG,
+                             .dims = 4,
+                             .theta = 100,
+                             .original_context = 8,
+                             .short_factor = short_factor,
+                             .long_factor = long_factor};
+    rope_inv_freq(&rope, 8, f);
+    EXPECT(f[0] == 1 && f[1] == 0.05f);
+    rope_inv_freq(&rope, 9, f);
+    EXPECT(f[0] == 0.25f && f[1] == 0.0125f);
+    rope = (struct rope_spec){
+        .kind = ROPE_DYNAMIC, .dims = 4, .theta = 100, .factor = 2, .original_context = 8};
+    rope_inv_freq(&rope, 8, f);
+    EXPECT(f[0] == 1 && f[1] == 0.1f);
+    rope_inv_freq(&rope, 9, f); /* theta * (2 * 9 / 8 - 1)^(4 / 2) */
+    EXPECT(f[0] == 1 && fabsf(f[1] - 0.08f) < 1e-8f);
+    struct model_spec model = {.max_context = 8, .rope_count = 1, .ropes = {rope}};
+    EXPECT(!spec_depends_on_length(&model));
+    model.max_context = 9;
+    EXPECT(spec_depends_on_length(&model));
+}
+
+/* Peng et al. 2023: the ramp goes from the dimension that turns beta_fast times to the one that
+ * turns beta_slow times, and not past the first and the last. */
+TEST(yarns_ramp_ends_at_the_first_and_the_last_dimension) {
+    float f[4];
+    struct rope_spec rope = {.kind = ROPE_YARN,
+                             .dims = 8,
+                             .theta = 10000,
+                             .factor = 4,
+                             .beta_fast = 32,
+                             .beta_slow = 1,
+                             .original_context = 32};
+    rope_inv_freq(&rope, 1, f); /* from floor(-0.8), so 0, to ceil(0.7) */
+    EXPECT(f[0] == 1 && fabs(f[1] / 0.1 * 4 - 1) < 1e-6);
+    rope.theta = 10; /* from floor(0.8) to ceil(20.8), so 7 */
+    rope.original_context = 1e6;
+    rope.beta_fast = 1e5;
+    rope_inv_freq(&rope, 1, f);
+    for (int i = 0; i < 4; i++)
+        EXPECT(fabs(f[i] / (pow(10, -i / 4.0) * (i / 7.0 / 4 + (7 - i) / 7.0)) - 1) < 1e-6);
+}
+
+/* Of three dimensions the last turns alone, and a power of theta counts thirds. */
+TEST(an_odd_count_of_rotated_dimensions_is_rounded_up) {
+    float f[2];
+    EXPECT_EQ(make(LLAMA ",\"partial_rotary_factor\":0.375}"), 0);
+    EXPECT(spec.ropes[0].dims == 4 && spec.ropes[0].odd);
+    rope_inv_freq(&spec.ropes[0], 1, f);
+    EXPECT(f[0] == 1 && fabs(f[1] / pow(10000, -2.0 / 3) - 1) < 1e-6);
+    EXPECT_EQ(make(LLAMA ",\"partial_rotary_factor\":0.875}"), 0);
+    EXPECT(spec.ropes[0].dims == 8 && spec.ropes[0].odd);
+    EXPECT_EQ(make(LLAMA ",\"partial_rotary_factor\":0.25}"), 0);
+    EXPECT(spec.ropes[0].dims == 2 && !spec.ropes[0].odd);
+    EXPECT(make(LLAMA ",\"partial_rotary_factor\":0.1}"));
+    EXPECT(make(LLAMA ",\"head_dim\":7}"));
+}
+
+TEST(the_inverse_of_the_layers_number_scales_attention) {
+    EXPECT_EQ(make("{\"model_type\":\"gpt2\",\"vocab_size\":100,\"n_embd\":64,\"n_layer\":3,"
+                   "\"n_head\":4,\"n_positions\":32,\"scale_attn_by_inverse_layer_idx\":true}"),
+              0);
+    for (uint32_t i = 0; i < 3; i++)
+        EXPECT(spec.layers[i].attention.scale == 0.25f / (float)(i + 1));
+    spec_release(&spec);
+}
+
 TEST(names_have_the_layers_number_and_old_buffers_are_known) {
     char name[TENSOR_NAME_MAX];
     role_name(&LLAMA_NAMES, NULL, ROLE_DOWN, 31, name);

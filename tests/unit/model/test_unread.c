@@ -129,6 +129,34 @@ TEST(mathematics_with_a_value_that_changes_nothing_is_passed_over) {
     EXPECT_STR(unread, "embedding_multiplier, clip_hidden, num_experts");
 }
 
+/* Factors change nothing when they are 1, all else when it is 0; any other number does. */
+TEST(each_word_of_mathematics_has_its_neutral_number) {
+    static const char *const FACTORS[] = {"divisor",     "factor", "multiplier",
+                                          "multipliers", "scale",  "scaling"},
+                             *const OTHERS[] = {
+                                 "act",         "alibi",    "bias",    "cap",     "capping",
+                                 "causal",      "chunk",    "clip",    "conv",    "eps",
+                                 "expert",      "experts",  "gate",    "gated",   "gating",
+                                 "layernorm",   "ln",       "mask",    "moe",     "mrope",
+                                 "mup",         "norm",     "norms",   "ntk",     "parallel",
+                                 "qk",          "residual", "rmsnorm", "rope",    "rotary",
+                                 "router",      "sink",     "sinks",   "sliding", "softcap",
+                                 "softcapping", "softmax",  "swiglu",  "temper",  "theta",
+                                 "topk",        "window",   "yarn"};
+    for (size_t i = 0; i < ARRAY_LEN(FACTORS) + ARRAY_LEN(OTHERS); i++) {
+        bool factor = i < ARRAY_LEN(FACTORS);
+        const char *word = factor ? FACTORS[i] : OTHERS[i - ARRAY_LEN(FACTORS)];
+        for (int value = 0; value <= 2; value++) {
+            char field[64];
+            snprintf(field, sizeof field, "\"wobble_%s\":%d", word, value);
+            bool passed = read_fields(LLAMA, field, false) == 0;
+            if (passed != (value == (factor ? 1 : 0)))
+                check_fail(__FILE__, __LINE__, "%s is %s", field,
+                           passed ? "passed over" : "refused");
+        }
+    }
+}
+
 /* transformers knows these only by the family's own name. */
 TEST(a_common_name_that_the_reference_ignores_is_not_taken) {
     static const struct {

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "proto/link.h"
+#include "tcp_keys.h"
 
 struct test_server {
     struct link_server *link;
@@ -115,13 +116,17 @@ static const struct link_client_calls TEST_CLIENT_CALLS = {.hello = test_client_
                                                            .lost = test_lost,
                                                            .frame = test_client_frame};
 
-static inline bool test_server_open(struct test_server *t, const char *endpoint, uint64_t epoch,
-                                    int64_t silence_ms) {
+/* keys: for tcp; else NULL */
+static inline bool test_server_open_with(struct test_server *t, const char *endpoint,
+                                         const struct tcp_keys *keys, uint64_t epoch,
+                                         int64_t silence_ms) {
     struct link_server_config config = {.endpoints = &endpoint,
                                         .endpoint_count = 1,
                                         .epoch = {epoch, {epoch, 7}},
                                         .heartbeat_ms = 50,
-                                        .silence_ms = silence_ms};
+                                        .silence_ms = silence_ms,
+                                        .key_file = keys ? keys->files[WIRE_ROLE_SCHEDULER] : NULL,
+                                        .allow_keys = keys ? keys->allow : NULL};
     struct error err;
     int rc = link_server_new(&t->link, &config, &TEST_SERVER_CALLS, t, &err);
     if (rc)
@@ -129,15 +134,28 @@ static inline bool test_server_open(struct test_server *t, const char *endpoint,
     return rc == 0;
 }
 
-static inline bool test_client_open(struct test_client *t, const char *endpoint,
-                                    enum wire_role role) {
-    struct link_client_config config = {.endpoint = endpoint, .role = role};
+static inline bool test_server_open(struct test_server *t, const char *endpoint, uint64_t epoch,
+                                    int64_t silence_ms) {
+    return test_server_open_with(t, endpoint, NULL, epoch, silence_ms);
+}
+
+static inline bool test_client_open_with(struct test_client *t, const char *endpoint,
+                                         const struct tcp_keys *keys, enum wire_role role) {
+    struct link_client_config config = {.endpoint = endpoint,
+                                        .role = role,
+                                        .key_file = keys ? keys->files[role] : NULL,
+                                        .allow_keys = keys ? keys->allow : NULL};
     struct error err;
     t->in_order = true;
     int rc = link_client_new(&t->link, &config, &TEST_CLIENT_CALLS, t, &err);
     if (rc)
         printf("# %s\n", err.text);
     return rc == 0;
+}
+
+static inline bool test_client_open(struct test_client *t, const char *endpoint,
+                                    enum wire_role role) {
+    return test_client_open_with(t, endpoint, NULL, role);
 }
 
 static inline void test_close(struct test_server *s, struct test_client *c) {

@@ -134,6 +134,12 @@ static inline void agree_group(struct arena *arena, struct wire_kv_group *g) {
     g->window_tokens =
         g->kind == WIRE_GROUP_WINDOW ? (uint32_t)random_within(1, WIRE_MAX_TOKENS) : 0;
 }
+static inline void agree_vectors(struct arena *arena, struct wire_vectors *v) {
+    if (!v->pooling)
+        *v = (struct wire_vectors){0};
+    else
+        v->width = MAX(v->width, 1u);
+}
 static inline void agree_hello(struct arena *arena, struct wire_hello *h) {
     h->instance.lo |= 1;
     if (h->role != WIRE_ROLE_WORKER)
@@ -162,6 +168,21 @@ static inline void agree_bundle_chunk(struct arena *arena, struct wire_bundle_ch
 }
 static inline void agree_sampling(struct arena *arena, struct wire_sampling *s) {
     s->bias_values = random_f32s(arena, s->bias_ids.count);
+    uint32_t *words = (uint32_t *)(uintptr_t)s->bad_words.items;
+    if (s->bad_words.count) {
+        s->bad_words.count = MIN(s->bad_words.count, (size_t)WIRE_BAD_WORD_TOKENS_MAX + 1);
+        s->bad_words.count -= s->bad_words.count == 1;
+        words[0] = (uint32_t)s->bad_words.count - 1;
+    }
+    const uint64_t orders[] = {0, 0x4, 0x987654321, 0x43, 0x129};
+    s->order = orders[random_below(ARRAY_LEN(orders))];
+    s->typical_p = (float)random_below(11) / 10;
+    s->xtc_probability = (float)random_below(11) / 10;
+    s->xtc_threshold = (float)random_below(11) / 10;
+    s->temperature_range = (float)random_below(3);
+    s->dry_multiplier = (float)random_below(3);
+    s->dry_base = (float)random_below(3);
+    s->rate = s->steering == WIRE_STEERING_ADAPTIVE ? 0.9f : (float)random_below(3);
     if (random_below(3) == 0)
         s->top_p = 1, s->min_p = 0, s->top_n_sigma = 0, s->temperature = 0;
 }
@@ -216,14 +237,17 @@ static inline void agree_deltas(struct arena *arena, struct wire_deltas *d) {
     d->choices = random_u32s(arena, count, 0, WIRE_MAX_CHOICES - 1);
     d->indexes = random_u32s(arena, count, 0, WIRE_MAX_TOKENS);
     d->token_counts = random_u32s(arena, count, 0, 5);
-    d->finishes = random_u32s(arena, count, 0, WIRE_FINISH_DEADLINE);
+    d->finishes = random_u32s(arena, count, 0, WIRE_FINISH_CONSTRAINT);
     d->cached_counts = random_u32s(arena, count, 0, WIRE_MAX_TOKENS);
     d->flags = random_u32s(arena, count, 0, 3);
     d->tokens = random_tokens(arena, sum_of(d->token_counts));
     d->fingerprints = random_u128s(arena, random_below(2) ? count : 0);
     d->queued_ms = random_u32s(arena, random_below(2) ? count : 0, 0, UINT32_MAX);
     d->prefill_ms = random_u32s(arena, d->queued_ms.count, 0, UINT32_MAX);
+    d->sampler_states = random_f32s(arena, random_below(2) ? d->tokens.count : 0);
     agree_logprobs(arena, &d->logprobs, d->tokens.count);
+    d->vector_widths = random_u32s(arena, random_below(2) ? count : 0, 0, 9);
+    d->vectors = random_f32s(arena, sum_of(d->vector_widths));
 }
 static inline void agree_admit(struct arena *arena, struct wire_admit *a) {
     size_t blocks = random_below(6);
@@ -258,8 +282,9 @@ static inline void agree_step_result(struct arena *arena, struct wire_step_resul
     size_t rows = random_below(40);
     r->slots = random_u32s(arena, rows, 0, WIRE_MAX_SLOTS - 1);
     r->token_counts = random_u32s(arena, rows, 0, 3);
-    r->finishes = random_u32s(arena, rows, 0, WIRE_FINISH_DEADLINE);
+    r->finishes = random_u32s(arena, rows, 0, WIRE_FINISH_CONSTRAINT);
     r->tokens = random_tokens(arena, sum_of(r->token_counts));
+    r->sampler_states = random_f32s(arena, random_below(2) ? r->tokens.count : 0);
     agree_logprobs(arena, &r->logprobs, r->tokens.count);
     r->vector_width = (uint32_t)random_below(2) * 16;
     r->vectors = random_f32s(arena, r->vector_width * random_below(3));
@@ -276,6 +301,7 @@ static inline void random_fields(const struct message_table *table, struct arena
         random_field(&table->fields[i], arena, message);
     if (strcmp(table->name, "kv_group") == 0)
         agree_group(arena, message);
+    AGREE(vectors);
     AGREE(hello);
     AGREE(welcome);
     AGREE(bundle_chunk);

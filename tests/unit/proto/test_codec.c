@@ -172,6 +172,8 @@ TEST(codec_empty_and_random_payloads_decode_or_err) {
 
 static const uint32_t NUMBERS[8192] = {5, 5};
 static const struct wire_choice SAME[2] = {{.choice = 3}, {.choice = 3}};
+static const uint32_t ONE[8192] = {1};
+static const uint32_t LONG[40] = {WIRE_BAD_WORD_TOKENS_MAX + 1};
 static const float FLOATS[2] = {__builtin_nanf(""), 1};
 
 TEST(codec_refuses_what_is_out_of_bounds) {
@@ -181,6 +183,8 @@ TEST(codec_refuses_what_is_out_of_bounds) {
     REFUSED(WIRE_HELLO, hello, m->role = 5);
     REFUSED(WIRE_HELLO, hello, m->instance = (struct u128){0});
     REFUSED(WIRE_HELLO, hello, m->name = bytes_of("\xff\xfe", 2));
+    REFUSED(WIRE_HELLO, hello, (m->vectors.pooling = WIRE_POOLING_MEAN, m->vectors.width = 0));
+    REFUSED(WIRE_HELLO, hello, m->vectors = ((struct wire_vectors){.only = true}));
     REFUSED(WIRE_HELLO, hello, (m->role = WIRE_ROLE_WORKER, m->state = 0));
     REFUSED(WIRE_HELLO, hello, (m->role = WIRE_ROLE_WORKER, m->rank = m->tp));
     REFUSED(WIRE_WELCOME, welcome, m->silence_ms = m->heartbeat_ms);
@@ -198,11 +202,26 @@ TEST(codec_refuses_what_is_out_of_bounds) {
     REFUSED(WIRE_SUBMIT, submit, m->sampling.temperature = __builtin_inff());
     REFUSED(WIRE_SUBMIT, submit, m->sampling.min_p = 1);
     REFUSED(WIRE_SUBMIT, submit, m->sampling.top_n_sigma = -1);
+    REFUSED(WIRE_SUBMIT, submit, m->sampling.order = 0xa);
+    REFUSED(WIRE_SUBMIT, submit, m->sampling.order = 0x44);
+    REFUSED(WIRE_SUBMIT, submit, m->sampling.order = 0x403);
+    REFUSED(WIRE_SUBMIT, submit, m->sampling.typical_p = 1.01f);
+    REFUSED(WIRE_SUBMIT, submit, m->sampling.xtc_probability = -0.1f);
+    REFUSED(WIRE_SUBMIT, submit, m->sampling.xtc_threshold = 1.01f);
+    REFUSED(WIRE_SUBMIT, submit, m->sampling.temperature_range = -1);
+    REFUSED(WIRE_SUBMIT, submit, m->sampling.dry_multiplier = -1);
+    REFUSED(WIRE_SUBMIT, submit, m->sampling.dry_base = -1);
+    REFUSED(WIRE_SUBMIT, submit, m->sampling.steering = 4);
+    REFUSED(WIRE_SUBMIT, submit,
+            (m->sampling.steering = WIRE_STEERING_ADAPTIVE, m->sampling.rate = 1));
     REFUSED(WIRE_SUBMIT, submit, m->sampling.repetition_penalty = 0);
     REFUSED(WIRE_SUBMIT, submit, m->sampling.logprobs = -2);
     REFUSED(WIRE_SUBMIT, submit, m->sampling.logprobs = WIRE_MAX_TOP_LOGPROBS + 1);
     REFUSED(WIRE_SUBMIT, submit,
             m->sampling.bias_ids = ((struct u32s){NUMBERS, m->sampling.bias_values.count + 1}));
+    REFUSED(WIRE_SUBMIT, submit, m->sampling.bad_words = ((struct u32s){ONE, 1}));
+    REFUSED(WIRE_SUBMIT, submit, m->sampling.bad_words = ((struct u32s){ONE + 1, 2}));
+    REFUSED(WIRE_SUBMIT, submit, m->sampling.bad_words = ((struct u32s){LONG, 40}));
     REFUSED(WIRE_SUBMIT, submit,
             m->stop_tokens = ((struct u32s){NUMBERS, WIRE_MAX_STOP_TOKENS + 1}));
     REFUSED(WIRE_REJECT, reject, m->code = 0);
@@ -218,6 +237,14 @@ TEST(codec_refuses_what_is_out_of_bounds) {
     REFUSED(WIRE_DELTAS, deltas,
             (m->queued_ms = m->attempts,
              m->prefill_ms = (struct u32s){NUMBERS, m->requests.count + 1}));
+    REFUSED(WIRE_DELTAS, deltas,
+            (m->vectors = (struct f32s){0},
+             m->vector_widths = (struct u32s){NUMBERS + 2, m->requests.count + 1}));
+    REFUSED(WIRE_DELTAS, deltas,
+            (m->vectors = (struct f32s){FLOATS + 1, 1}, m->vector_widths = (struct u32s){0}));
+    REFUSED(WIRE_DELTAS, deltas,
+            (m->vectors = (struct f32s){FLOATS, 1},
+             m->vector_widths = (struct u32s){ONE, m->requests.count}));
     REFUSED(WIRE_PLAN, plan, m->number = 0);
     REFUSED(WIRE_PLAN, plan,
             (m->row_slots = (struct u32s){NUMBERS, 2},

@@ -343,9 +343,11 @@ static int connect_tcp(const char *endpoint) {
 TEST(link_ignores_raw_bytes_on_tcp) {
     struct test_server s = {.echo = true};
     struct test_client c = {0};
-    EXPECT(test_server_open(&s, "tcp://127.0.0.1:*", 5, 2000));
+    struct tcp_keys keys;
+    EXPECT(tcp_keys_make(&keys));
+    EXPECT(test_server_open_with(&s, "tcp://127.0.0.1:*", &keys, 5, 2000));
     const char *endpoint = link_server_address(s.link, 0);
-    EXPECT(test_client_open(&c, endpoint, WIRE_ROLE_GATEWAY));
+    EXPECT(test_client_open_with(&c, endpoint, &keys, WIRE_ROLE_GATEWAY));
     TURN_UNTIL(&s, &c, 2000, c.registered);
     EXPECT_EQ(c.registered, 1);
     for (int round = 0; round < 20; round++) {
@@ -366,6 +368,7 @@ TEST(link_ignores_raw_bytes_on_tcp) {
     TURN_UNTIL(&s, &c, 1000, c.frames);
     EXPECT_EQ(c.frames, 1);
     test_close(&s, &c);
+    tcp_keys_remove(&keys);
 }
 
 /* ---- Endpoints ---- */
@@ -417,9 +420,6 @@ TEST(link_binds_only_where_strangers_cannot_come) {
     EXPECT_EQ(st.st_mode & 07777, 0700);
     EXPECT_EQ(chmod(deep, 0755), 0);
     EXPECT_EQ(try_bind(endpoint), ERR_INVALID);
-    EXPECT_EQ(try_bind("tcp://0.0.0.0:*"), ERR_INVALID);
-    EXPECT_EQ(try_bind("tcp://*:*"), ERR_INVALID);
-    EXPECT_EQ(try_bind("tcp://127.0.0.1:*"), 0);
     rmdir(deep);
     rmdir(folder);
 }

@@ -1,2 +1,2 @@
-list(APPEND SEE proto)
-list(APPEND TEST_LIBS trireme_fakes)
+list(APPEND SEE proto http)
+list(APPEND TEST_LIBS trireme_fakes PkgConfig::ZMQ)

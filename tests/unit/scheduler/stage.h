@@ -15,6 +15,8 @@
 
 #include <stdlib.h>
 
+/* What a prompt becomes: its length, and a number that any other token or order changes. */
+enum { STAGE_VECTOR = 2 };
 enum { STAGE_WORKERS = 4, STAGE_REQUESTS = 2048, STAGE_CHOICES = 4, STAGE_WIDTH = 1000 };
 
 struct stage_tokens {
@@ -32,12 +34,15 @@ struct stage_slot {
     uint32_t choice;
     uint64_t sequence;
     bool ended;
+    bool embeds;
+    uint32_t computed_from; /* its first position that is computed here */
 };
 struct stage_result {
     uint64_t number;
     size_t row_count;
     uint32_t slots[64], counts[64], finishes[64], tokens[64], lens[64];
-    size_t token_count;
+    size_t token_count, value_count;
+    float values[64 * STAGE_VECTOR];
     uint64_t sequences[64];
     size_t admit_count, release_count;
 };
@@ -79,6 +84,8 @@ struct stage_stream {
     uint32_t finish, cached;
     uint32_t queued_ms, prefill_ms; /* told with the first token */
     uint32_t times_told;            /* runs with times of more than 0 ms */
+    float vector[STAGE_VECTOR];
+    uint32_t vector_width, vector_count; /* and how often it came */
 };
 struct stage_request {
     struct stage_stream choices[STAGE_CHOICES];
@@ -92,7 +99,7 @@ struct stage {
     struct u128 gateway;
     struct stage_worker workers[STAGE_WORKERS];
     struct stage_request requests[STAGE_REQUESTS];
-    struct u128 fenced, asked;
+    struct u128 fenced, asked, released;
     uint32_t fence_count, ask_count, deltas_count, prepare_count;
     struct u128 prepared, prepared_by; /* of the last Prepare: hash, rank */
     struct wire_submit attached;       /* the last answer to an Attach; its texts are the core's */
@@ -119,6 +126,11 @@ static inline void stage_extend(struct stage_tokens *tokens, uint32_t choice) {
     vec_push(tokens, token);
 }
 
+static inline void stage_vector(const struct stage_tokens *tokens, float out[STAGE_VECTOR]) {
+    out[0] = (float)tokens->count;
+    out[1] = (float)(hash64(tokens->items, tokens->count * 4, 99) % 1000000);
+}
+
 static inline void stage_compute_row(struct stage_worker *w, struct stage_result *result,
                                      size_t row, uint32_t count) {
     struct stage_slot *slot = &w->slots[result->slots[row]];
@@ -134,6 +146,13 @@ static inline void stage_compute_row(struct stage_worker *w, struct stage_result
     CHECK(slot->computed <= slot->tokens.count);
     if (slot->computed < slot->tokens.count)
         return;
+    if (slot->embeds) {
+        stage_vector(&slot->tokens, result->values + result->value_count);
+        result->value_count += STAGE_VECTOR;
+        result->finishes[row] = WIRE_FINISH_STOP;
+        slot->ended = true;
+        return;
+    }
     uint32_t token = stage_next(&slot->tokens, slot->choice);
     vec_push(&slot->tokens, token);
     result->counts[row] = 1;
@@ -171,6 +190,8 @@ static inline void stage_on_plan(void *ctx, struct u128s ranks, const struct wir
         slot->choice = admit->choice;
         slot->sequence = admit->sequence;
         slot->ended = false;
+        slot->embeds = admit->kind == WIRE_EMBED;
+        slot->computed_from = admit->computed_count;
     }
     for (size_t i = 0; i < plan->op_kinds.count; i++) {
         struct stage_op op = {plan->op_kinds.items[i], plan->op_sources.items[i],
@@ -199,8 +220,12 @@ static inline void stage_on_deltas(void *ctx, struct u128 gateway,
     if (stage->deaf)
         return;
     const uint32_t *tokens = deltas->tokens.ids;
+    const float *values = deltas->vectors.items;
     for (size_t i = 0; i < deltas->requests.count; tokens += deltas->token_counts.items[i++]) {
         uint64_t idx = deltas->requests.items[i].lo - 1000;
+        uint32_t width = deltas->vector_widths.count ? deltas->vector_widths.items[i] : 0;
+        const float *vector = values;
+        values += width;
         CHECK(idx < STAGE_REQUESTS && deltas->choices.items[i] < STAGE_CHOICES);
         struct stage_request *request = &stage->requests[idx];
         struct stage_stream *stream = &request->choices[deltas->choices.items[i]];
@@ -212,6 +237,12 @@ static inline void stage_on_deltas(void *ctx, struct u128 gateway,
             if (deltas->indexes.items[i] + k == stream->tokens.count)
                 vec_push(&stream->tokens, tokens[k]);
         stream->cached = deltas->cached_counts.items[i];
+        CHECK(width <= STAGE_VECTOR);
+        if (width) {
+            memcpy(stream->vector, vector, width * sizeof *vector);
+            stream->vector_width = width;
+            stream->vector_count++;
+        }
         if (deltas->queued_ms.count && deltas->queued_ms.items[i] + deltas->prefill_ms.items[i]) {
             stream->queued_ms = deltas->queued_ms.items[i];
             stream->prefill_ms = deltas->prefill_ms.items[i];
@@ -253,6 +284,11 @@ static inline void stage_on_reregister(void *ctx, struct u128 instance) {
     stage->ask_count++;
 }
 
+static inline void stage_on_released(void *ctx, struct u128 instance) {
+    struct stage *stage = ctx;
+    stage->released = instance;
+}
+
 static inline void stage_on_prepare(void *ctx, struct u128s ranks,
                                     const struct wire_prepare *prepare) {
     struct stage *stage = ctx;
@@ -276,6 +312,7 @@ static inline struct stage *stage_new(const struct sched_config *config) {
                               .attached = stage_on_attached,
                               .fence = stage_on_fence,
                               .reregister = stage_on_reregister,
+                              .released = stage_on_released,
                               .prepare = stage_on_prepare};
     stage->s = sched_new(&stage->config, &sink);
     stage->gateway = (struct u128){42, 42};
@@ -373,6 +410,8 @@ static inline bool stage_answer(struct stage *stage, struct stage_worker *w) {
                                       .token_counts = {r.counts, r.row_count},
                                       .finishes = {r.finishes, r.row_count},
                                       .tokens = {r.tokens, r.token_count},
+                                      .vectors = {r.values, r.value_count},
+                                      .vector_width = r.value_count ? STAGE_VECTOR : 0,
                                       .compute_us = 1000};
     uint64_t step_tokens = 0;
     for (size_t i = 0; i < r.row_count; i++)

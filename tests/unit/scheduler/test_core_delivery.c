@@ -248,6 +248,7 @@ TEST(delivery_resumable_request_outlives_its_gateway_and_is_attached) {
     stage_free(stage);
 }
 
+/* Those that are dropped were not acknowledged: their gateway is told to submit them again. */
 TEST(delivery_records_keep_to_their_budget) {
     struct sched_config config;
     sched_config_default(&config);
@@ -260,6 +261,10 @@ TEST(delivery_records_keep_to_their_budget) {
     stage_finish(stage);
     EXPECT(sched_counts(stage->s).record_bytes <= 20000);
     EXPECT(sched_counts(stage->s).records > 0 && sched_counts(stage->s).records < 60);
+    uint32_t told = 0;
+    for (uint32_t i = 0; i < 60; i++)
+        told += stage->requests[i].reject == WIRE_REJECT_UNKNOWN;
+    EXPECT_EQ(told, 60 - sched_counts(stage->s).records);
     stage_free(stage);
 }
 

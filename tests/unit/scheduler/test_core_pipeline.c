@@ -127,6 +127,45 @@ TEST(pipeline_paused_ones_give_way_first) {
     stage_free(stage);
 }
 
+/* Who takes a request up reads it: that the one before it had paused does not count any more. */
+TEST(pipeline_paused_one_that_waits_goes_on_when_it_is_taken_up) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.slot_count = 1;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    stage_simple(stage, 0, 10, 30);
+    stage_run(stage);
+    stage_simple(stage, 1, 10, 5);
+    stage_run(stage);
+    struct wire_pause pause = {.request = stage_id(1), .paused = true};
+    sched_pause(stage->s, stage->now, stage->gateway, &pause);
+    struct wire_submit submit = stage_submit(stage, 1, 10, 5, 1);
+    submit.attempt = stage->requests[1].attempt = 1;
+    submit.resumed = true;
+    stage_send(stage, &submit);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 30));
+    EXPECT(stage_is_right(stage, 1, 0, 5));
+    stage_free(stage);
+}
+
+/* A worker that does not say so: nobody gets more tokens than he may have. */
+TEST(pipeline_length_ends_a_sequence_whatever_the_worker_says) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    stage_simple(stage, 0, 10, 6);
+    for (int turn = 0; turn < 50 && !stage->requests[0].choices[0].finish; turn++) {
+        stage_run(stage);
+        for (size_t i = 0; i < w->results.count; i++)
+            memset(w->results.items[i].finishes, 0, sizeof w->results.items[i].finishes);
+        stage_answer(stage, w);
+    }
+    EXPECT_EQ(stage->requests[0].choices[0].finish, WIRE_FINISH_LENGTH);
+    EXPECT_EQ(stage->requests[0].choices[0].tokens.count, 6);
+    stage_free(stage);
+}
+
 TEST(pipeline_results_that_do_not_fit_start_the_worker_anew) {
     struct stage *stage = worker_with_stop(2);
     struct stage_worker *w = &stage->workers[0];

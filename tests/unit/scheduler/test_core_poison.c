@@ -1,5 +1,7 @@
 #include "stage.h"
 
+#include "scheduler/core/poison.h"
+
 static uint64_t instances = 5000;
 
 /* Runs until the worker (NULL: any) computes its killer; the test then ends it as if it had
@@ -173,5 +175,230 @@ TEST(poison_paused_suspects_do_not_hold_up_the_others) {
     EXPECT(!run_until_death(stage, &stage->workers[0]));
     for (uint32_t i = 0; i < 4; i++)
         EXPECT(stage_is_right(stage, i, 0, 30));
+    stage_free(stage);
+}
+
+/* Two were in flight, one of them for the second time: either may be the killer. */
+TEST(poison_the_second_death_of_one_condemns_neither_of_two) {
+    for (uint32_t killer = 0; killer < 2; killer++) {
+        struct stage *stage = crowd(1, 1, 0);
+        struct stage_worker *w = &stage->workers[0];
+        EXPECT(run_until_death(stage, w));
+        die_and_return(stage, w, WIRE_EXIT_SIGNAL, true);
+        stage_simple(stage, 1, 20, 30);
+        w->killer = stage_id(killer);
+        EXPECT(run_until_death(stage, w));
+        die_and_return(stage, w, WIRE_EXIT_SIGNAL, true);
+        EXPECT_EQ(stage->requests[0].reject, 0);
+        EXPECT_EQ(stage->requests[1].reject, 0);
+        while (run_until_death(stage, w))
+            die_and_return(stage, w, WIRE_EXIT_SIGNAL, true);
+        EXPECT_EQ(stage->requests[killer].reject, WIRE_REJECT_POISON);
+        EXPECT_EQ(stage->requests[1 - killer].reject, 0);
+        EXPECT(stage_is_right(stage, 1 - killer, 0, 30));
+        stage_free(stage);
+    }
+}
+
+/* Given up as silent, with what it computes in flight. */
+static struct u128 fall_silent(struct stage *stage, struct stage_worker *w) {
+    struct u128 was = w->instance;
+    sched_worker_silent(stage->s, stage->now, was);
+    w->killed = false;
+    w->results.count = 0;
+    return was;
+}
+
+static void tell_end(struct stage *stage, struct u128 instance, bool fault) {
+    const struct wire_exited message = {
+        .instance = instance, .cause = WIRE_EXIT_SIGNAL, .fault = fault};
+    sched_worker_exited(stage->s, stage->now, &message);
+}
+
+/* Another process in the place of one whose end was told. */
+static void replace(struct stage *stage, struct stage_worker *w) {
+    w->instance = w->hello.instance = (struct u128){++instances, 9};
+    w->sealed_ids.count = w->sealed_hashes.count = 0;
+    CHECK(stage_hello(stage, w) == 0);
+}
+
+/* An end that is told long after the silence, or told twice, or is no fault, adds nothing. */
+TEST(poison_an_end_counts_once_and_in_time) {
+    struct sched_config defaults;
+    sched_config_default(&defaults);
+    int32_t wait = defaults.fence_wait_ms;
+    const struct {
+        int32_t late_ms;
+        int times;
+        bool fault;
+        uint64_t deaths;
+    } CASES[] = {{0, 1, true, 1},
+                 {0, 1, false, 0},
+                 {0, 3, true, 1},
+                 {wait, 1, true, 1},
+                 {wait + 1, 1, true, 0}};
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct stage *stage = crowd(1, 1, 0);
+        struct stage_worker *w = &stage->workers[0];
+        EXPECT(run_until_death(stage, w));
+        struct u128 was = fall_silent(stage, w);
+        stage->now += CASES[i].late_ms;
+        for (int k = 0; k < CASES[i].times; k++)
+            tell_end(stage, was, CASES[i].fault);
+        EXPECT_EQ(sched_counts(stage->s).attributable_deaths, CASES[i].deaths);
+        replace(stage, w);
+        EXPECT(run_until_death(stage, w)); /* one death condemns nobody */
+        die_and_return(stage, w, WIRE_EXIT_SIGNAL, true);
+        EXPECT_EQ(stage->requests[0].reject, CASES[i].deaths ? WIRE_REJECT_POISON : 0);
+        stage_free(stage);
+    }
+}
+
+/* It was stopped, woke and registered anew: what it did before did not kill it. */
+TEST(poison_is_not_sought_in_what_a_worker_survived) {
+    struct stage *stage = crowd(2, 1, 100);
+    struct stage_worker *w = &stage->workers[0];
+    stage_run(stage);
+    stage_answer(stage, w);
+    stage_run(stage);
+    struct u128 was = fall_silent(stage, w);
+    w->hello.incarnation++;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    tell_end(stage, was, true); /* nothing was in flight */
+    EXPECT_EQ(sched_counts(stage->s).attributable_deaths, 0);
+    replace(stage, w);
+    stage_finish(stage);
+    for (uint32_t i = 0; i < 2; i++)
+        EXPECT(stage_is_right(stage, i, 0, 30));
+    stage_free(stage);
+}
+
+/* Its client came back by the stream's name, so the request has another id, before the cause was
+ * told. */
+TEST(poison_is_remembered_of_a_request_that_was_renamed) {
+    struct stage *stage = crowd(0, 1, 0);
+    struct stage_worker *w = &stage->workers[0];
+    struct wire_submit submit = stage_submit(stage, 0, 20, 30, 0);
+    submit.resumable = true;
+    submit.stream = bytes_str("s");
+    stage_send(stage, &submit);
+    EXPECT(run_until_death(stage, w));
+    struct u128 was = fall_silent(stage, w);
+    const struct wire_attach attach = {.new_request = stage_id(1), .stream = bytes_str("s")};
+    sched_attach(stage->s, stage->now, stage->gateway, &attach);
+    tell_end(stage, was, true);
+    replace(stage, w);
+    w->killer = stage_id(1);
+    EXPECT(run_until_death(stage, w));
+    die_and_return(stage, w, WIRE_EXIT_SIGNAL, true);
+    EXPECT_EQ(stage->requests[1].reject, WIRE_REJECT_POISON);
+    stage_free(stage);
+}
+
+/* Of two choices one has ended when the other is in flight at the crash. */
+TEST(poison_told_late_is_of_the_choice_that_was_in_flight) {
+    for (uint32_t left = 0; left < 2; left++) {
+        struct stage *stage = crowd(0, 1, 0);
+        struct stage_worker *w = &stage->workers[0];
+        struct wire_choice choices[2] = {{.choice = 0}, {.choice = 1}};
+        struct wire_submit submit = stage_submit(stage, 0, 20, 30, 0);
+        submit.choices = choices;
+        submit.choice_count = 2;
+        stage_send(stage, &submit);
+        w->killer = (struct u128){0};
+        for (int i = 0; i < 4; i++) {
+            stage_run(stage);
+            stage_answer(stage, w);
+        }
+        struct wire_cancel cancel = {.request = stage_id(0), .choice = 1 - left};
+        sched_cancel(stage->s, stage->now, stage->gateway, &cancel);
+        for (int i = 0; i < 4; i++) {
+            stage_run(stage);
+            stage_answer(stage, w);
+        }
+        w->killer = stage_id(0);
+        for (int death = 0; death < 2; death++) {
+            EXPECT(run_until_death(stage, w));
+            EXPECT_EQ(stage->requests[0].reject, 0);
+            struct u128 was = fall_silent(stage, w);
+            tell_end(stage, was, true);
+            replace(stage, w);
+        }
+        EXPECT_EQ(stage->requests[0].reject, WIRE_REJECT_POISON);
+        stage_free(stage);
+    }
+}
+
+/* While one half is tried, none of the other has a slot on that replica, whatever waits. */
+TEST(poison_four_suspects_take_two_deaths_more) {
+    static const uint32_t RUNNING[] = {4, 2, 1}; /* after each death */
+    for (uint32_t killer = 0; killer < 4; killer++) {
+        struct stage *stage = crowd(4, 1, killer);
+        struct stage_worker *w = &stage->workers[0];
+        int deaths = 0;
+        while (run_until_death(stage, w)) {
+            deaths++;
+            die_and_return(stage, w, WIRE_EXIT_SIGNAL, true);
+            stage_run(stage);
+            if (deaths <= 3)
+                EXPECT_EQ(sched_counts(stage->s).running, RUNNING[deaths - 1]);
+        }
+        EXPECT_EQ(deaths, 4);
+        EXPECT_EQ(stage->requests[killer].reject, WIRE_REJECT_POISON);
+        stage_free(stage);
+    }
+}
+
+/* So many crashes without a cause are remembered; the oldest is forgotten whole. */
+TEST(poison_forgets_the_oldest_of_the_unexplained) {
+    struct stage *stage = crowd(2, 1, 100);
+    struct stage_worker *w = &stage->workers[0];
+    struct u128 was = {0};
+    for (int crash = 0; crash <= SCHED_CRASH_RECORDS; crash++) {
+        /* the first one is of request 0 alone, the others of request 1 */
+        for (uint32_t i = 0; i < 2; i++) {
+            struct wire_pause pause = {.request = stage_id(i), .paused = (crash == 0) == (i == 1)};
+            sched_pause(stage->s, stage->now, stage->gateway, &pause);
+        }
+        stage_run(stage);
+        EXPECT(w->results.count > 0);
+        was = fall_silent(stage, w);
+        if (crash == SCHED_CRASH_RECORDS)
+            break;
+        tell_end(stage, (struct u128){77, 77}, true); /* a stranger's */
+        stage->now += stage->config.fence_wait_ms;
+        stage_run(stage);
+        replace(stage, w);
+    }
+    tell_end(stage, was, true);
+    EXPECT_EQ(sched_counts(stage->s).attributable_deaths, 1);
+    replace(stage, w);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct wire_pause pause = {.request = stage_id(i), .paused = i == 1};
+        sched_pause(stage->s, stage->now, stage->gateway, &pause);
+    }
+    stage_run(stage);
+    EXPECT(w->results.count > 0);
+    die_and_return(stage, w, WIRE_EXIT_SIGNAL, true);
+    EXPECT_EQ(stage->requests[0].reject, 0); /* its first */
+    stage_free(stage);
+}
+
+/* It had a death behind it and was cancelled when the worker crashed again: it is nobody's suspect, and
+ * the other is tried alone. */
+TEST(poison_leaves_out_who_has_ended) {
+    struct stage *stage = crowd(2, 1, 100);
+    struct stage_worker *w = &stage->workers[0];
+    stage_run(stage);
+    EXPECT(w->results.count > 0);
+    die_and_return(stage, w, WIRE_EXIT_SIGNAL, true);
+    stage_run(stage);
+    EXPECT(w->results.count > 0);
+    struct wire_cancel cancel = {.request = stage_id(0), .choice = WIRE_ALL_CHOICES};
+    sched_cancel(stage->s, stage->now, stage->gateway, &cancel);
+    die_and_return(stage, w, WIRE_EXIT_SIGNAL, true);
+    EXPECT_EQ(stage->requests[1].reject, 0);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 1, 0, 30));
     stage_free(stage);
 }

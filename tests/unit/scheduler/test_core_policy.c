@@ -324,6 +324,32 @@ TEST(policy_probe_goes_before_everybody) {
     stage_free(stage);
 }
 
+/* Who asks again and again whether anything runs, which needs no key, takes its slot from nobody more
+ * than once. */
+TEST(policy_probes_keep_nobody_from_its_end) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.slot_count = 1;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    stage_simple(stage, 0, 20, 40);
+    uint32_t probes = 0;
+    for (int turn = 0; turn < 500 && !stage->requests[0].choices[0].finish; turn++) {
+        if (turn > 5 && (!probes || stage->requests[probes].choices[0].finish)) {
+            probes++;
+            struct wire_submit submit = stage_submit(stage, probes, 1, 1, probes);
+            submit.priority = WIRE_PRIORITY_PROBE;
+            stage_send(stage, &submit);
+        }
+        stage_run(stage);
+        stage_answer(stage, w);
+    }
+    EXPECT(stage->requests[0].choices[0].finish != 0);
+    EXPECT(probes > 1 && stage->requests[1].choices[0].finish != 0);
+    EXPECT_EQ(sched_counts(stage->s).preemptions, 1);
+    stage_finish(stage);
+    stage_free(stage);
+}
+
 TEST(policy_bound_is_told_with_a_time_and_resumed_work_passes_it) {
     struct sched_config config;
     sched_config_default(&config);

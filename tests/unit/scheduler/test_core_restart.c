@@ -111,3 +111,49 @@ TEST(restart_of_a_held_sequence) {
     EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
     expect_both(stage);
 }
+
+/* It waited for its first slot with tokens of another scheduler's, and its time ended. Then its
+ * gateway takes it up once more, when the queue is full: it is resumed work, which is counted apart. */
+TEST(restart_of_what_ended_while_it_waited_is_no_new_work) {
+    struct sched_config config;
+    sched_config_default(&config);
+    config.waiting_max = 1;
+    config.wait_max_ms = 0;
+    struct stage *stage = stage_new(&config);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.slot_count = 1;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    stage->auto_ack = false;
+    stage_simple(stage, 0, 20, 40); /* has the slot */
+    stage_run(stage);
+    stage_simple(stage, 1, 20, 30);
+    stage_run(stage);
+    struct wire_submit again = stage_submit(stage, 1, 20, 30, 1);
+    struct wire_choice held = hold(stage, 1, 0, 2);
+    again.choices = &held;
+    again.choice_count = 1;
+    again.resumed = true;
+    again.deadline_ms = 10;
+    again.attempt = stage->requests[1].attempt = 1;
+    stage_send(stage, &again);
+    stage_run(stage);
+    stage->now += 11;
+    stage_run(stage);
+    EXPECT_EQ(sched_counts(stage->s).finished[WIRE_FINISH_DEADLINE], 1);
+    stage_simple(stage, 2, 20, 5); /* fills the queue */
+    stage_run(stage);
+    EXPECT_EQ(stage->requests[2].reject, 0);
+    held = hold(stage, 1, 0, 3);
+    stage->requests[1].choices[0].finish = 0;
+    again.deadline_ms = 0;
+    again.attempt = stage->requests[1].attempt = 2;
+    stage_send(stage, &again);
+    stage_run(stage); /* checks the bound */
+    EXPECT_EQ(sched_counts(stage->s).waiting, 1);
+    EXPECT_EQ(sched_counts(stage->s).resumed_waiting, 1);
+    stage->auto_ack = true;
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 1, 0, 30));
+    EXPECT(stage_is_right(stage, 2, 0, 5));
+    stage_free(stage);
+}

@@ -100,6 +100,22 @@ static void detach(struct stage *stage, uint32_t idx) {
     sched_cancel(stage->s, stage->now, stage->gateway, &cancel);
 }
 
+TEST(streams_stay_when_another_tenant_submits_their_id) {
+    struct stage *stage = begin(NULL);
+    send_named(stage, 0, "talk");
+    some_steps(stage);
+    struct wire_submit other = submit_named(stage, 0, "talk");
+    other.attempt = 1;
+    other.resumed = true;
+    other.tenant = (struct u128){5, 5};
+    sched_submit(stage->s, stage->now, (struct u128){43, 43}, &other);
+    EXPECT_EQ(stage->requests[0].reject, WIRE_REJECT_INVALID); /* told to who asked */
+    stage->requests[0].reject = (enum wire_reject_code)0;
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 50));
+    stage_free(stage);
+}
+
 TEST(streams_run_on_without_their_client) {
     struct stage *stage = begin(NULL);
     stage->auto_ack = false;

@@ -297,11 +297,42 @@ TEST(workers_resumed_request_never_continues_on_another_revision) {
     EXPECT_EQ(stage_hello(stage, other), 0);
     stage_run(stage);
     EXPECT_EQ(other->results.count, 0);
-    stage->now += stage->config.model_grace_ms;
+    EXPECT(stage->config.revision_grace_ms <= 10000);
+    stage->now += stage->config.revision_grace_ms - 1;
     stage_run(stage);
-    stage->now += stage->config.model_grace_ms;
+    EXPECT_EQ(stage->requests[0].reject, 0);
+    stage->now += 1;
     stage_run(stage);
     EXPECT(stage->requests[0].reject == WIRE_REJECT_REVISION);
+    stage_free(stage);
+}
+
+/* One of the two replicas lies about its model; whichever it is, no worker gets tokens that it has
+ * no row for. */
+TEST(workers_sequence_never_continues_where_its_tokens_are_unknown) {
+    struct stage *stage = running_stage(1);
+    EXPECT(stage->requests[0].choices[0].tokens.count > 0);
+    exited(stage, stage->workers[0].instance, WIRE_EXIT_CLEAN, false);
+    struct stage_worker *other = stage_worker(stage, 1);
+    other->hello.logits_width = 1;
+    EXPECT_EQ(stage_hello(stage, other), 0);
+    stage_run(stage);
+    sched_check(stage->s);
+    EXPECT_EQ(other->results.count, 0);
+    stage_free(stage);
+}
+
+/* The link forgets a peer whose Hello was refused, so nobody else would notice. */
+TEST(workers_whose_new_hello_is_refused_are_lost) {
+    struct stage *stage = running_stage(1);
+    struct stage_worker *w = &stage->workers[0];
+    w->hello.slot_count = 0;
+    EXPECT(stage_hello(stage, w) != 0);
+    EXPECT_EQ(sched_counts(stage->s).replicas_ready, 0);
+    EXPECT(u128_equal(stage->fenced, w->instance));
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 1)), 0);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 60));
     stage_free(stage);
 }
 
@@ -327,5 +358,117 @@ TEST(workers_status_tells_models_and_replicas) {
     EXPECT_EQ(status.models[0].max_context, 2048);
     EXPECT_EQ(status.models[0].bundle_bytes, 1234);
     EXPECT(bytes_equal(status.models[0].model, bytes_str("m")));
+    stage_free(stage);
+}
+
+/* ---- What a Hello may cost ---- */
+
+TEST(workers_that_claim_more_blocks_than_tables_may_have_are_refused) {
+    struct stage *stage = running_stage(2);
+    struct stage_worker *w = stage_worker(stage, 1);
+    struct error err;
+    uint32_t honest = w->hello.groups[0].block_count;
+    ((struct wire_kv_group *)w->hello.groups)[0].block_count = WIRE_MAX_BLOCKS;
+    uint64_t before = sched_counts(stage->s).blocks_total;
+    EXPECT_EQ(sched_worker_hello(stage->s, stage->now, &w->hello, &err), ERR_LIMIT);
+    EXPECT(strstr(err.text, "--table-bytes") != NULL);
+    EXPECT_EQ(sched_counts(stage->s).blocks_total, before);
+    EXPECT_EQ(sched_counts(stage->s).replicas_ready, 1);
+    stage_finish(stage); /* the others' work goes on */
+    EXPECT(stage_is_right(stage, 0, 0, 60));
+    ((struct wire_kv_group *)w->hello.groups)[0].block_count = honest;
+    w->hello.incarnation++;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    EXPECT_EQ(sched_counts(stage->s).replicas_ready, 2);
+    stage_free(stage);
+}
+
+/* Each start of a worker is another replica. The tables of those that are gone, as large as a GPU's
+ * memory makes them, do not wait for the model to be forgotten. */
+TEST(workers_that_start_again_and_again_leave_no_tables_behind) {
+    struct sched_config config;
+    sched_config_default(&config);
+    config.table_bytes = 1 << 20; /* of two, not of three */
+    struct stage *stage = stage_new(&config);
+    for (uint32_t life = 0; life < 6; life++) {
+        struct stage_worker *w = stage_worker(stage, life % STAGE_WORKERS);
+        w->group.block_count = 4096;
+        w->instance.hi = w->hello.instance.hi = 20 + life;
+        w->hello.replica.hi = 20 + life;
+        EXPECT_EQ(stage_hello(stage, w), 0);
+        stage_run(stage);
+        exited(stage, w->instance, WIRE_EXIT_SIGNAL, false);
+        stage->now += 100;
+        stage_run(stage);
+    }
+    stage_free(stage);
+}
+
+/* ---- A worker that would pass over a part of a request ---- */
+
+enum lists { NO_LIST, ALLOWED, BAD_WORDS };
+
+static void submit_with(struct stage *stage, uint32_t idx, enum lists lists) {
+    static const uint8_t allowed[STAGE_WIDTH / 8] = {0xff};
+    static const uint32_t bad[] = {1, 7};
+    struct wire_submit submit = stage_submit(stage, idx, 20, 3, idx);
+    if (lists == ALLOWED)
+        submit.sampling.allowed = bytes_of(allowed, sizeof allowed);
+    if (lists == BAD_WORDS)
+        submit.sampling.bad_words = (struct u32s){bad, ARRAY_LEN(bad)};
+    stage_send(stage, &submit);
+    stage_finish(stage);
+}
+
+TEST(token_lists_are_refused_where_all_workers_are_older_than_they) {
+    struct stage *stage = stage_new(NULL);
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0); /* without the bit */
+    submit_with(stage, 0, NO_LIST);
+    submit_with(stage, 1, ALLOWED);
+    submit_with(stage, 2, BAD_WORDS);
+    EXPECT(stage_is_right(stage, 0, 0, 3));
+    EXPECT_EQ(stage->requests[1].reject, WIRE_REJECT_OLD_WORKERS);
+    EXPECT_EQ(stage->requests[2].reject, WIRE_REJECT_OLD_WORKERS);
+    stage->workers[0].hello.features = WIRE_FEATURE_TOKEN_LISTS; /* it was replaced */
+    stage->workers[0].hello.incarnation++;
+    EXPECT_EQ(stage_hello(stage, &stage->workers[0]), 0);
+    submit_with(stage, 3, ALLOWED);
+    submit_with(stage, 4, BAD_WORDS);
+    EXPECT(stage_is_right(stage, 3, 0, 3));
+    EXPECT(stage_is_right(stage, 4, 0, 3));
+    stage_free(stage);
+}
+
+TEST(token_lists_go_to_the_worker_that_holds_to_them) {
+    struct stage *stage = stage_new(NULL);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct stage_worker *w = stage_worker(stage, i);
+        w->hello.features = i ? WIRE_FEATURE_TOKEN_LISTS : 0;
+        EXPECT_EQ(stage_hello(stage, w), 0);
+    }
+    for (uint32_t i = 0; i < 6; i++) {
+        submit_with(stage, i, i % 2 ? ALLOWED : BAD_WORDS);
+        EXPECT(stage_is_right(stage, i, 0, 3));
+    }
+    EXPECT_EQ(stage->workers[0].computed_tokens, 0);
+    stage_free(stage);
+}
+
+/* Which of its ranks samples may change with their versions, so all of them must know the lists. */
+TEST(a_replica_with_an_older_rank_takes_no_token_lists) {
+    static const struct u128 meet = {77, 78};
+    struct stage *stage = stage_new(NULL);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct stage_worker *w = stage_worker(stage, i);
+        w->hello.replica = (struct u128){500, 1};
+        w->hello.rank = i;
+        w->hello.tp = 2;
+        w->hello.features = i ? 0 : WIRE_FEATURE_TOKEN_LISTS;
+        if (i == 0)
+            w->hello.comm_id = bytes_of(&meet, sizeof meet);
+        EXPECT_EQ(stage_hello(stage, w), 0);
+    }
+    submit_with(stage, 0, BAD_WORDS);
+    EXPECT_EQ(stage->requests[0].reject, WIRE_REJECT_OLD_WORKERS);
     stage_free(stage);
 }

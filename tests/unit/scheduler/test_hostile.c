@@ -264,7 +264,8 @@ static void send_result(struct world *w) {
         m.incarnation = last->incarnation;
         m.slots = (struct u32s){last->slots, last->row_count};
         m.token_counts = random_u32s(&w->arena, last->row_count, 0, often() ? 1 : 3);
-        m.finishes = random_u32s(&w->arena, last->row_count, 0, often() ? 0 : WIRE_FINISH_DEADLINE);
+        m.finishes =
+            random_u32s(&w->arena, last->row_count, 0, often() ? 0 : WIRE_FINISH_CONSTRAINT);
         m.tokens = random_tokens(&w->arena, sum_of(m.token_counts));
         if (often())
             bend_tokens(&m.tokens);
@@ -327,8 +328,15 @@ TEST(core_takes_hostile_messages) {
     hash_key_init(&config.cache_key, "test", 4);
     for (int round = 0; round < 5; round++) {
         struct world w = {0};
-        struct sched_sink sink = {&w,          on_plan,  on_deltas,     on_reject,
-                                  on_attached, on_fence, on_reregister, on_prepare};
+        struct sched_sink sink = {.ctx = &w,
+                                  .plan = on_plan,
+                                  .deltas = on_deltas,
+                                  .reject = on_reject,
+                                  .attached = on_attached,
+                                  .fence = on_fence,
+                                  .reregister = on_reregister,
+                                  .released = on_reregister,
+                                  .prepare = on_prepare};
         w.core = sched_new(&config, &sink);
         for (int i = 0; i < EVENTS && !w.bad_output; i++) {
             one_event(&w);

@@ -72,6 +72,38 @@ TEST(bundle_survives_any_damage) {
     buf_release(&packed);
 }
 
+/* Another vocabulary stands in for all files of the folder's own; the rest stays. */
+TEST(bundle_packs_a_vocabulary_of_the_callers) {
+    char dir[] = "/tmp/test_bundle_XXXXXX";
+    struct buf packed = {0};
+    struct bundle b;
+    struct error err;
+    EXPECT(mkdtemp(dir));
+    static const char *const NAMES[] = {"tokenizer.json", "tokenizer_config.json", "config.json",
+                                        "other.tiktoken"};
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) {
+        char *path = path_join(dir, NAMES[i]);
+        EXPECT_EQ(file_write_atomic(path, NAMES[i], strlen(NAMES[i]), 0600, &err), 0);
+        mem_free(path);
+    }
+    char *other = path_join(dir, "other.tiktoken"), *nowhere = path_join(dir, "nowhere");
+    EXPECT_EQ(bundle_pack_with(dir, other, &packed, &err), 0);
+    EXPECT_EQ(bundle_open(&b, buf_bytes(&packed), NULL), 0);
+    EXPECT_EQ(b.file_count, 2);
+    EXPECT(bytes_equal(bundle_find(&b, "tokenizer.model"), bytes_str("other.tiktoken")));
+    EXPECT(bytes_equal(bundle_find(&b, "config.json"), bytes_str("config.json")));
+    EXPECT_EQ(bundle_pack_with(dir, nowhere, &packed, &err), ERR_NOT_FOUND);
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) {
+        char *path = path_join(dir, NAMES[i]);
+        unlink(path);
+        mem_free(path);
+    }
+    rmdir(dir);
+    mem_free(other);
+    mem_free(nowhere);
+    buf_release(&packed);
+}
+
 TEST(bundle_packs_a_folder) {
     char dir[] = "/tmp/trireme-bundle-XXXXXX", path[256];
     struct buf out = {0};

@@ -239,6 +239,59 @@ TEST(bad_files_are_refused_with_a_reason) {
     }
 }
 
+/* After a piece that is right, a field whose number goes on past the file. */
+TEST(a_sentencepiece_number_without_an_end_is_damage) {
+    static const char FILE_BYTES[] = "\x0A\x09\x0A\x05<unk>\x18\x02\x78\x80";
+    struct error err = {0};
+    for (size_t cut = 1; cut <= 2; cut++) { /* and one that is not there at all */
+        struct spm_model m;
+        if (!spm_model_read(bytes_of(FILE_BYTES, sizeof FILE_BYTES - cut), &m, &err))
+            check_fail(__FILE__, __LINE__, "all but %zu bytes were taken", cut - 1);
+        EXPECT(strstr(err.text, "damaged"));
+    }
+}
+
+static void add_base64(struct buf *out, const void *data, size_t len, uint32_t rank) {
+    static const char DIGITS[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const uint8_t *in = data;
+    for (size_t i = 0; i < len; i += 3) {
+        uint32_t bits = (uint32_t)in[i] << 16 | (i + 1 < len ? (uint32_t)in[i + 1] << 8 : 0) |
+                        (i + 2 < len ? in[i + 2] : 0);
+        for (size_t k = 0; k < 4; k++)
+            buf_add_byte(out, i + k > len ? '=' : (uint8_t)DIGITS[bits >> (18 - 6 * k) & 63]);
+    }
+    buf_addf(out, " %u\n", rank);
+}
+
+/* <unk>, control pieces, the 256 bytes, then pieces by falling score. */
+TEST(a_sentencepiece_vocabulary_may_be_a_tiktoken_file) {
+    for (uint32_t controls = 0; controls < 3; controls++) {
+        struct buf text = {0};
+        struct tiktoken_file f;
+        struct spm_model m;
+        struct error err;
+        uint32_t rank = 0, first = 1 + controls;
+        add_base64(&text, "<unk>", 5, rank++);
+        for (; rank < first; rank++)
+            add_base64(&text, rank == 1 ? "<s>" : "</s>", rank == 1 ? 3 : 4, rank);
+        for (int byte = 0; byte < 256; byte++)
+            add_base64(&text, &(uint8_t){(uint8_t)byte}, 1, rank++);
+        add_base64(&text, "\xE2\x96\x81t", 4, rank++);
+        EXPECT_EQ(tiktoken_read(buf_bytes(&text), &f, &err), 0);
+        EXPECT(tiktoken_to_spm(&f, &m));
+        EXPECT_EQ(m.pieces.count, first + 257);
+        EXPECT_EQ(m.pieces.items[0].type, SPM_UNKNOWN);
+        EXPECT_EQ(m.pieces.items[first - 1].type, controls ? SPM_CONTROL : SPM_UNKNOWN);
+        EXPECT_EQ(m.pieces.items[first].type, SPM_BYTE);
+        EXPECT_EQ(m.pieces.items[first + 255].type, SPM_BYTE);
+        EXPECT(bytes_equal(m.pieces.items[first + 255].text, bytes_str("<0xFF>")));
+        EXPECT_EQ(m.pieces.items[first + 256].type, SPM_NORMAL);
+        spm_model_release(&m);
+        tiktoken_release(&f);
+        buf_release(&text);
+    }
+}
+
 TEST(sentencepiece_characters) {
     static const char PIECES[] = "\x0A\x09\x0A\x05<unk>\x18\x02" /* unknown */
                                  "\x0A\x05\x0A\x03\xE2\x96\x81"

@@ -13,7 +13,9 @@ static const char TOOLS[] =
     "[\"string\", \"null\"]}, \"where\": {\"type\": \"object\"}, \"hot\": {\"type\": \"boolean\"}, "
     "\"any\": "
     "{\"anyOf\": "
-    "[{\"type\": \"integer\"}, {\"type\": \"string\"}]}, \"list\": {\"type\": \"array\", "
+    "[{\"type\": \"integer\"}, {\"type\": \"string\"}]}, "
+    "\"ref\": {\"$ref\": \"#/properties/list\"}, \"loop\": {\"$ref\": \"#/properties/loop\"}, "
+    "\"list\": {\"type\": \"array\", "
     "\"items\": {\"properties\": "
     "{\"k\": {\"type\": \"integer\"}}}}}}}}, {\"type\": \"function\", \"function\": {\"name\": "
     "\"now\"}}]";
@@ -397,6 +399,10 @@ static const struct parse_case cases[] = {
      "\"where\": {\"lat\": "
      "1.5}})"},
     {NULL, "qwen3_coder", false, "<function=now>\n</function>\n</tool_call>", "T(0||now|{})"},
+    {NULL, "qwen3_coder", false,
+     "<function=get_weather>\n<parameter=ref>\n[1]\n</parameter>\n<parameter=loop>\n[1]\n"
+     "</parameter>\n</function>",
+     "T(0||get_weather|{\"ref\": [1], \"loop\": \"[1]\"})"},
     {NULL, "qwen3_coder", false, "<tool_call>\nno <b>call</b>", "C(<tool_call>\nno <b>call</b>)"},
     {NULL, "seed_oss", false,
      "<seed:tool_call>\n<function=get_weather>\n<parameter=city>Paris</parameter>"
@@ -417,6 +423,7 @@ static const struct parse_case cases[] = {
     {NULL, "smollm3", false, "<tool_call>" W_CALL "</tool_call>", W_IS("0")},
     {NULL, "smollm3", false, "<code>\nget_weather(city=\"Paris\", days=2)\n</code>", W_IS("0")},
     {NULL, "smollm3", false, "<code>\nprint(1)\n</code>", "C(<code>\nprint(1)\n</code>)"},
+    {NULL, "smollm3", false, "<code>\nrange(stop=1)\n</code>", "C(<code>\nrange(stop=1)\n</code>)"},
     {NULL, "minimax_m2", false,
      "a <invoke name=\"x\"> b\n<minimax:tool_call>\n<invoke name=\"get_weather\">\n<parameter "
      "name=\"city\">5</parameter>\n"
@@ -487,6 +494,7 @@ static const struct parse_case cases[] = {
     {NULL, "lfm2", false,
      "<|tool_call_start|>[get_weather(city='Martha\\'s \\\"Inn\\\"', days=2)]<|tool_call_end|>",
      "T(0||get_weather|{\"city\": \"Martha's \\\"Inn\\\"\", \"days\": 2})"},
+    {NULL, "pythonic", false, "[now(a=\"\\ud83d\\ude00\\/\")]", "T(0||now|{\"a\": \"😀/\"})"},
     {NULL, "pythonic", false, "[1] is a reference", "C([1] is a reference)"},
     {NULL, "pythonic", false, "[now(os.system('x'))]", "C([now(os.system('x'))])"},
     {NULL, "pythonic", false, "[unknown()]", "C([unknown()])"},
@@ -529,6 +537,10 @@ static const struct {
     {{NULL, "hermes", false, "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": ",
       "C(<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": )"},
      "T(0||get_weather|{\"city\": )"},
+    {{NULL, "hermes", false,
+      "<tool_call>{\"function\": {\"name\": \"now\", \"arguments\": {\"a\": ",
+      "C(<tool_call>{\"function\": {\"name\": \"now\", \"arguments\": {\"a\": )"},
+     "T(0||now|{\"a\": )"},
     {{NULL, "hermes", false,
       "<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": x}}</tool_call>b",
       "C(<tool_call>{\"name\": \"now\", \"arguments\": {\"a\": x}}</tool_call>b)"},

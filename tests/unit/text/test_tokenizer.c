@@ -615,3 +615,115 @@ TEST(many_threads_encode_at_once) {
     }
     tokenizer_free(&t);
 }
+
+/* A text of pieces that tokens are long for: spaces, marks to be composed, the vocabulary's own. */
+static void draw_text(const struct tokenizer *t, struct buf *out) {
+    static const char *const PIECES[] = {
+        " ",   "  ",      "        ",           "\n",
+        "a",   "e\u0301", "\u1100\u1161\u11A8", "\u03B9\u0308\u0301",
+        "Zoo", "99",      "\U0001F600",         "\u00A0",
+        "!"};
+    buf_reset(out);
+    for (size_t n = 1 + check_random() % 12; n; n--) {
+        uint32_t id = (uint32_t)(check_random() % tokenizer_vocab_count(t));
+        struct bytes own = tokenizer_token_bytes(t, id);
+        bool takes = check_random() % 2 && utf8_valid(own.data, own.len);
+        for (size_t times = 1 + check_random() % 9; times; times--) {
+            if (takes)
+                buf_add_bytes(out, own);
+            else
+                buf_add_str(out, PIECES[check_random() % ARRAY_LEN(PIECES)]);
+        }
+    }
+}
+
+/* What is said of a token's bytes holds for any text, and is said where nothing can be lost. */
+TEST(no_token_stands_for_more_bytes_than_is_said) {
+    static const struct {
+        const char *name;
+        size_t most; /* by the file: its longest token, times what the normalizer makes shorter */
+    } CASES[] = {
+        {"byte_level", 10},
+        {"metaspace", 16},
+        {"nested_regex", 4},
+        {"odd_regex", 4},
+        {"sentencepiece", 19},
+        {"added_rules", SIZE_MAX},     /* an added token takes white space along */
+        {"byte_normalizer", SIZE_MAX}, /* characters may lack, and no token is for them */
+        {"scripts", SIZE_MAX},         /* what stands before the first script is dropped */
+        {"unigram", SIZE_MAX},         /* unknown runs are one token */
+        {"wordpiece", SIZE_MAX},
+    };
+    struct buf text = {0};
+    struct token_vec ids = {0};
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        char path[256];
+        snprintf(path, sizeof path, "tests/goldens/text/%s.tokenizer.json", CASES[i].name);
+        struct tokenizer *t = load(path);
+        size_t most = tokenizer_token_bytes_most(t);
+        if (most != CASES[i].most)
+            check_fail(__FILE__, __LINE__, "%s: %zu", CASES[i].name, most);
+        for (int round = 0; round < 500; round++) {
+            draw_text(t, &text);
+            ids.count = 0;
+            EXPECT_EQ(tokenizer_encode(t, buf_bytes(&text), TOKENIZE_PARSE_SPECIAL, &ids, NULL), 0);
+            EXPECT(text.len / most <= ids.count);
+            EXPECT(most == SIZE_MAX || text.len <= ids.count * most);
+        }
+        tokenizer_free(&t);
+    }
+    vec_release(&ids);
+    buf_release(&text);
+}
+
+/* Rules of tokenizer.json that lose text, and such that only rewrite it. */
+TEST(what_drops_text_leaves_a_tokens_bytes_unsaid) {
+    static const struct {
+        const char *normalizer, *splitter, *options;
+        size_t most;
+    } CASES[] = {
+        {"null", "null", "\"unk_token\":\"<u>\"", 4}, /* an unknown character has up to four */
+        {"null", "null", "\"unk_token\":\"<u>\",\"fuse_unk\":true", SIZE_MAX},
+        {"null", "null", "\"unk_token\":null", SIZE_MAX},
+        {"{\"type\":\"NFC\"}", "null", "\"unk_token\":\"<u>\"", 16},
+        {"{\"type\":\"NFKC\"}", "null", "\"unk_token\":\"<u>\"", SIZE_MAX},
+        {"{\"type\":\"Lowercase\"}", "null", "\"unk_token\":\"<u>\"", SIZE_MAX},
+        {"{\"type\":\"Strip\"}", "null", "\"unk_token\":\"<u>\"", SIZE_MAX},
+        {"{\"type\":\"Prepend\",\"prepend\":\"_\"}", "null", "\"unk_token\":\"<u>\"", 4},
+        {"{\"type\":\"Replace\",\"pattern\":{\"String\":\"abc\"},\"content\":\"ab\"}", "null",
+         "\"unk_token\":\"<u>\"", 8},
+        {"{\"type\":\"Replace\",\"pattern\":{\"String\":\"abc\"},\"content\":\"abc\"}", "null",
+         "\"unk_token\":\"<u>\"", 4},
+        {"{\"type\":\"Replace\",\"pattern\":{\"String\":\"abc\"},\"content\":\"\"}", "null",
+         "\"unk_token\":\"<u>\"", SIZE_MAX},
+        {"{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"a+\"},\"content\":\"a\"}", "null",
+         "\"unk_token\":\"<u>\"", SIZE_MAX},
+        {"null", "{\"type\":\"Whitespace\"}", "\"unk_token\":\"<u>\"", SIZE_MAX},
+        {"null", "{\"type\":\"CharDelimiterSplit\",\"delimiter\":\"-\"}", "\"unk_token\":\"<u>\"",
+         SIZE_MAX},
+        {"null",
+         "{\"type\":\"Split\",\"pattern\":{\"String\":\"-\"},\"behavior\":\"Removed\",\"invert\":"
+         "false}",
+         "\"unk_token\":\"<u>\"", SIZE_MAX},
+        {"null",
+         "{\"type\":\"Split\",\"pattern\":{\"String\":\"-\"},\"behavior\":\"Isolated\",\"invert\":"
+         "false}",
+         "\"unk_token\":\"<u>\"", 4},
+        {"null", "{\"type\":\"Digits\",\"individual_digits\":true}", "\"unk_token\":\"<u>\"", 4},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct buf json = {0};
+        struct tokenizer *t = NULL;
+        struct error err;
+        buf_addf(&json,
+                 "{\"added_tokens\":[],\"normalizer\":%s,\"pre_tokenizer\":%s,\"model\":{\"type\":"
+                 "\"BPE\",%s,\"vocab\":{\"<u>\":0,\"a\":1,\"b\":2},\"merges\":[]}}",
+                 CASES[i].normalizer, CASES[i].splitter, CASES[i].options);
+        if (tokenizer_load(buf_bytes(&json), bytes_of(NULL, 0), bytes_of(NULL, 0), &t, &err))
+            check_fail(__FILE__, __LINE__, "case %zu: %s", i, err.text);
+        else if (tokenizer_token_bytes_most(t) != CASES[i].most)
+            check_fail(__FILE__, __LINE__, "case %zu: %zu", i, tokenizer_token_bytes_most(t));
+        tokenizer_free(&t);
+        buf_release(&json);
+    }
+}

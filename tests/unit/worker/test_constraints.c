@@ -110,6 +110,104 @@ TEST(constrained_slots_sample_what_their_grammar_allows) {
     planner_close(&p);
 }
 
+/* The same tokens follow as if the first had been its prompt's. */
+TEST(a_list_of_tokens_begins_a_sequence) {
+    static struct planner p;
+    static const uint32_t WHOLE[] = {5, 9, 30, 7, 11, 12, 11, 40};
+    struct worker_settings settings = planner_settings(TRIREME_SOURCE_DIR "/demo/model", NULL);
+    EXPECT(planner_open(&p, &settings));
+    struct grammar_store *store = executor_grammars(p.executor);
+    struct error failed;
+    grammar_store_prepare(store, hash_of(7), WIRE_GRAMMAR_TOKENS, bytes_str("11,12,11,40"));
+    EXPECT(wait_answer(store, hash_of(7), &failed) && !failed.code);
+    for (uint32_t way = 0; way < 2; way++) { /* steps in flight */
+        planner_reset(&p);
+        for (uint32_t i = 0; i < 2; i++) {
+            struct planned *s = planner_put(&p, i, WHOLE, i ? 8 : 4, 30);
+            s->sampling.temperature = 1;
+            s->sampling.seed = 30;
+            if (i == 0)
+                s->grammar = hash_of(7);
+        }
+        EXPECT(planner_run(&p, 64, way + 1));
+        EXPECT_EQ(p.slots[0].count, p.slots[1].count);
+        EXPECT(!memcmp(p.slots[0].tokens, p.slots[1].tokens,
+                       p.slots[0].count * sizeof *p.slots[0].tokens));
+    }
+    static const char *const BAD[] = {"11,,12", "a", "11 12", "99999999", "-1"};
+    for (uint32_t i = 0; i < ARRAY_LEN(BAD); i++) {
+        grammar_store_prepare(store, hash_of(20 + i), WIRE_GRAMMAR_TOKENS, bytes_str(BAD[i]));
+        EXPECT(wait_answer(store, hash_of(20 + i), &failed) && failed.code == ERR_INVALID);
+    }
+    planner_reset(&p);
+    planner_close(&p);
+}
+
+static bool has_sequence(const struct planned *s, const uint32_t *ids, size_t count) {
+    for (uint32_t at = s->prompt_count; at + count <= s->count; at++)
+        if (!memcmp(s->tokens + at, ids, count * sizeof *ids))
+            return true;
+    return false;
+}
+
+/* Four kinds of slots: some tokens may come; one may not; of the others it may not; of two, none may
+ * come behind twice the other, so that a slot that forgot what came before soon does what it must
+ * not. The same tokens in any batch, with steps in flight, and after a preemption. */
+TEST(lists_of_a_request_are_kept_to) {
+    enum { LISTED = 24, MOST = 60 };
+    static struct planner p;
+    static struct planned first[LISTED];
+    static const uint32_t PROMPT[] = {5, 9, 30, 7}, WORD[] = {1, 9},
+                          WORDS[] = {3, 36, 36, 37, 3, 37, 37, 36};
+    static const uint8_t SOME[] = {0, 0x0f, 0, 0, 0xf0}, TWO[] = {0, 0, 0, 0, 0x30};
+    struct worker_settings settings = planner_settings(TRIREME_SOURCE_DIR "/demo/model", NULL);
+    EXPECT(planner_open(&p, &settings));
+    for (uint32_t way = 0; way < 3; way++) { /* steps in flight, preempted in the middle */
+        planner_reset(&p);
+        for (uint32_t i = 0; i < LISTED; i++) {
+            struct planned *s = planner_put(&p, i, PROMPT, 4, MOST);
+            s->sampling.temperature = 100; /* near even, so that all that may come does */
+            s->sampling.seed = 30 + i;
+            if (i % 4 != 1)
+                s->sampling.allowed =
+                    i % 4 == 3 ? bytes_of(TWO, sizeof TWO) : bytes_of(SOME, sizeof SOME);
+            if (i % 4 == 3)
+                s->sampling.bad_words = (struct u32s){WORDS, ARRAY_LEN(WORDS)};
+            else if (i % 4)
+                s->sampling.bad_words = (struct u32s){WORD, ARRAY_LEN(WORD)};
+        }
+        for (int step = 0; way == 2 && step < 9; step++)
+            EXPECT(planner_step(&p, 400) && planner_take(&p));
+        for (uint32_t i = 0; way == 2 && i < LISTED; i++) {
+            p.slots[40 + i] = p.slots[i];
+            p.slots[40 + i].known = p.slots[i].count;
+            p.slots[40 + i].computed = p.slots[40 + i].block_count = 0;
+            p.slots[40 + i].told = p.slots[i].open = false;
+            vec_push(&p.releases, i);
+        }
+        EXPECT(planner_run(&p, 64, way == 0 ? 1 : 2));
+        for (uint32_t i = 0; i < LISTED; i++) {
+            const struct planned *s = &p.slots[way == 2 ? 40 + i : i];
+            uint32_t others = 0, nines = 0;
+            if (way == 0)
+                first[i] = *s;
+            EXPECT_EQ(s->count, MOST);
+            EXPECT(!memcmp(s->tokens, first[i].tokens, s->count * sizeof *s->tokens));
+            for (uint32_t at = 4; at < s->count; at++) {
+                uint32_t id = s->tokens[at];
+                others += id / 8 >= sizeof SOME || !(SOME[id / 8] >> id % 8 & 1);
+                nines += id == 9;
+            }
+            EXPECT(i % 4 == 1 ? others > 0 : others == 0);
+            EXPECT(i % 4 == 1 || (i % 4 == 0) == (nines > 0));
+            EXPECT(i % 4 != 3 ||
+                   (!has_sequence(s, WORDS + 1, 3) && !has_sequence(s, WORDS + 5, 3)));
+        }
+    }
+    planner_reset(&p);
+    planner_close(&p);
+}
+
 TEST(an_admission_without_its_grammar_changes_nothing) {
     static struct planner p;
     struct worker_settings settings = planner_settings(TRIREME_SOURCE_DIR "/demo/model", NULL);

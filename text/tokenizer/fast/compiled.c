@@ -1,27 +1,16 @@
 #include "text/tokenizer/fast/compiled.h"
 
-#include <elf.h>
-#include <fcntl.h>
-#include <link.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cache_folder.h"
 #include "base/fsutil.h"
 #include "base/hash.h"
-#include "base/log.h"
 #include "text/tokenizer/build.h"
 #include "text/tokenizer/spm_normalize.h"
 
-enum {
-    SECTIONS_MAX = 48,
-    ALIGNMENT = 64,
-    CHUNK = 1 << 16,
-    RULES_BYTES_MAX = 4 << 20,
-    FORMAT_VERSION = 1
-};
+enum { SECTIONS_MAX = 48, ALIGNMENT = 64, CHUNK = 1 << 16, RULES_BYTES_MAX = 4 << 20 };
 
 static const char MAGIC[8] = "TRIVOCAB";
 
@@ -47,45 +36,12 @@ static struct {
 
 /* ---- the folder ---- */
 
-static int find_build_id(struct dl_phdr_info *info, size_t size, void *ctx) {
-    (void)size;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        const uint8_t *p = (const uint8_t *)(info->dlpi_addr + segment->p_vaddr),
-                      *end = p + segment->p_memsz;
-        while (segment->p_type == PT_NOTE && (size_t)(end - p) > sizeof(ElfW(Nhdr))) {
-            ElfW(Nhdr) note;
-            memcpy(&note, p, sizeof note);
-            const uint8_t *id = p + sizeof note + ((note.n_namesz + 3) & ~3u);
-            if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
-                !memcmp(p + sizeof note, "GNU", 4))
-                *(struct u128 *)ctx = hash128(id, note.n_descsz, FORMAT_VERSION);
-            p = id + ((note.n_descsz + 3) & ~3u);
-        }
-    }
-    return 1; /* the program itself comes first; nothing else is looked at */
-}
-
-static char *default_folder(void) {
-    const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (cache && *cache == '/')
-        return path_join(cache, "trireme");
-    return home && *home == '/' ? path_join(home, ".cache/trireme") : NULL;
-}
-
 void compiled_set_folder(const char *wanted) {
-    struct error err;
     mem_free(folder.path);
-    folder.path = !wanted || !*wanted      ? default_folder()
-                  : strcmp(wanted, "none") ? mem_strdup(wanted)
-                                           : NULL;
-    folder.build = (struct u128){0, 0};
-    dl_iterate_phdr(find_build_id, &folder.build);
-    if (folder.path && !u128_is_zero(folder.build) && !dir_make(folder.path, 0700, &err) &&
-        !access(folder.path, W_OK))
+    folder.path = cache_folder_open(wanted, "vocabularies");
+    folder.build = program_build();
+    if (!u128_is_zero(folder.build))
         return;
-    if (folder.path && wanted && *wanted)
-        log_warn("vocabularies are not kept: the folder '%s' cannot be written", folder.path);
     mem_free(folder.path);
     folder.path = NULL;
 }
@@ -202,6 +158,10 @@ bool compiled_is_on(void) {
     return folder.path;
 }
 
+const char *compiled_folder(void) {
+    return folder.path;
+}
+
 void compiled_note_rules(struct tokenizer *t, struct bytes normalizer, struct bytes pre_tokenizer,
                          struct bytes decoder) {
     CHECK(t);
@@ -303,34 +263,29 @@ static bool sum_is_right(int fd, const struct image_head *head) {
     return at == head->size && u128_equal(sum, head->sum);
 }
 
-static bool is_ours(int fd, struct u128 key) {
-    struct stat st;
+static bool is_ours(int fd, uint64_t len, struct u128 key) {
     struct image_head head;
-    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
-        st.st_mode & (S_IWGRP | S_IWOTH))
-        return false;
     if (pread(fd, &head, sizeof head, 0) != sizeof head ||
         memcmp(head.magic, MAGIC, sizeof head.magic))
         return false;
-    return head.size == (uint64_t)st.st_size &&
-           head.size >= aligned(sizeof head) + sizeof(struct image_body) &&
+    return head.size == len && head.size >= aligned(sizeof head) + sizeof(struct image_body) &&
            u128_equal(head.source, key) && u128_equal(head.build, folder.build) &&
            sum_is_right(fd, &head);
 }
 
 static bool map_image(struct u128 key, struct file_map *map) {
     char *path = image_path(key);
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    struct stat st;
+    uint64_t len;
+    int fd = cache_file_open(path, &len);
     void *data = MAP_FAILED;
-    if (fd >= 0 && is_ours(fd, key) && !fstat(fd, &st))
-        data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+    if (fd >= 0 && is_ours(fd, len, key))
+        data = mmap(NULL, (size_t)len, PROT_READ, MAP_SHARED, fd, 0);
     if (fd >= 0)
         close(fd);
     mem_free(path);
     if (data == MAP_FAILED)
         return false;
-    *map = (struct file_map){data, (size_t)st.st_size};
+    *map = (struct file_map){data, (size_t)len};
     return true;
 }
 

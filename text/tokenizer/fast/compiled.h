@@ -28,7 +28,8 @@
  * written is as good as none. */
 void compiled_set_folder(const char *folder);
 
-bool compiled_is_on(void); /* there is a folder */
+bool compiled_is_on(void);         /* there is a folder */
+const char *compiled_folder(void); /* NULL: there is none */
 /* Names a source by all the bytes that a tokenizer is made from. */
 struct u128 compiled_key(const struct bytes *texts, size_t count);
 /* The tokenizer that was kept under the key, owned by the caller, or NULL. */

@@ -1,0 +1,153 @@
+"""Soak: a whole `trireme serve` under requests of mixed kinds and faults, and whether it grows.
+
+    ./dev bench soak [REQUESTS] [CLIENTS]        default 20000 requests from 12 clients
+
+Streams, whole answers, embeddings (refused by a text model), constrained answers, streams that their client leaves,
+streams that can be resumed and are given up, and requests that are wrong. Ten times in a run a worker is killed. Resident memory and open files of
+every process are sampled; what is printed is their slope over the second half, in bytes and files for 1000 requests. Standard library only.
+"""
+import http.client
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "e2e"))
+from serve import Serve, fd_count, resident_bytes  # noqa: E402
+
+CHAT = {"messages": [{"role": "user", "content": "Tell me of a fox."}]}
+SCHEMA = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object", "properties": {"a": {"type": "boolean"}},
+                                                                          "required": ["a"], "additionalProperties": False}}}
+BAD = [b"", b"{", b'{"messages":7}', b'{"prompt":[4294967295]}', b"\xff\xfe", b'{"messages":[],"temperature":"hot"}', b"[" * 5000]
+ROLES = ("gateway", "scheduler", "worker", "serve")
+
+
+def kinds(rng):
+    """One request: (kind, method, path, body, headers, bytes after which the client leaves or None, statuses that are right)."""
+    tokens, seed = rng.randint(1, 24), rng.randrange(1 << 30)
+    some = {"max_tokens": tokens, "seed": seed}
+    prompt = " ".join(rng.choice(("the", "fox", "ran", "over", "a", "hill")) for _ in range(rng.randint(1, 200)))
+    name = f"s-{seed}"
+    busy = (429, 503)
+    return rng.choice([
+        ("stream", "POST", "/v1/chat/completions", {**CHAT, **some, "stream": True}, {}, None, (200, *busy)),
+        ("whole", "POST", "/v1/completions", {"prompt": prompt, **some, "n": rng.randint(1, 3), "logprobs": 2}, {}, None, (200, *busy)),
+        ("messages", "POST", "/v1/messages", {**CHAT, "max_tokens": tokens, "model": "demo", "stream": rng.random() < 0.5}, {}, None, (200, *busy)),
+        ("stored", "POST", "/v1/responses", {"input": prompt, "max_output_tokens": max(tokens, 16)}, {}, None, (200, *busy)),
+        ("embedding", "POST", "/v1/embeddings", {"input": [prompt, "b"]}, {}, None, (200, 400, 501, *busy)),
+        ("constrained", "POST", "/v1/chat/completions", {**CHAT, "max_tokens": 16, "seed": seed, "response_format": SCHEMA}, {}, None, (200, *busy)),
+        ("left", "POST", "/v1/completions", {"prompt": prompt, "max_tokens": 200, "stream": True, "ignore_eos": True}, {}, 200, (200, *busy)),
+        ("given up", "POST", "/v1/completions", {"prompt": prompt, "max_tokens": 200, "stream": True, "ignore_eos": True},
+         {"X-Conversation-Id": name}, 200, (200, *busy)),
+        ("bad", "POST", rng.choice(("/v1/completions", "/v1/chat/completions", "/v1/none")), rng.choice(BAD), {}, None, (400, 404)),
+    ])
+
+
+class Soak:
+    def __init__(self, serve, requests):
+        self.serve, self.left, self.done = serve, requests, 0
+        self.lock, self.counts, self.wrong, self.cut = threading.Lock(), {}, [], 0
+
+    def one(self, rng):
+        kind, method, path, body, headers, leave, right = kinds(rng)
+        connection = http.client.HTTPConnection("127.0.0.1", self.serve.port, timeout=60)
+        try:
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
+            connection.request(method, path, data, {"Content-Type": "application/json", **headers})
+            answer = connection.getresponse()
+            if answer.status not in right:
+                self.wrong.append((kind, answer.status, answer.read()[:200]))
+            elif leave:
+                answer.read(leave)
+            else:
+                answer.read()
+        except (OSError, http.client.HTTPException):
+            self.cut += 1
+        finally:
+            connection.close()
+        if headers:
+            again = http.client.HTTPConnection("127.0.0.1", self.serve.port, timeout=60)
+            try:
+                again.request("DELETE", f"/v1/stream/{headers['X-Conversation-Id']}")
+                again.getresponse().read()
+            except (OSError, http.client.HTTPException):
+                self.cut += 1
+            finally:
+                again.close()
+        with self.lock:
+            self.counts[kind] = self.counts.get(kind, 0) + 1
+            self.done += 1
+
+    def client(self, idx):
+        rng = random.Random(idx)
+        while True:
+            with self.lock:
+                if self.left <= 0:
+                    return
+                self.left -= 1
+            self.one(rng)
+
+    def sample(self):
+        """{role: (bytes, files)}; a worker that was just killed is left out."""
+        found = {}
+        for role in ROLES:
+            for pid in self.serve.pids(role)[:1]:
+                try:
+                    found[role] = (resident_bytes(pid), fd_count(pid), pid)
+                except OSError:
+                    pass
+        return found
+
+
+def slope(points):
+    """Least squares of [(x, y)], for each 1000 of x."""
+    n = len(points)
+    if n < 2:
+        return 0.0
+    mx, my = sum(x for x, _ in points) / n, sum(y for _, y in points) / n
+    below = sum((x - mx) ** 2 for x, _ in points)
+    return 1000 * sum((x - mx) * (y - my) for x, y in points) / below if below else 0.0
+
+
+def main(argv):
+    quick = bool(os.environ.get("TRIREME_BENCH_QUICK"))
+    requests = int(argv[0]) if argv else 300 if quick else 20000
+    clients = int(argv[1]) if argv[1:] else 12
+    kill_every, samples, killed = max(requests // 10, 100), [], 0
+    with Serve(args=["--record-ttl", "5s", "--responses-bytes", "256k", "--kv-bytes", "64m"]) as serve:  # bounds that are met early
+        soak = Soak(serve, requests)
+        threads = [threading.Thread(target=soak.client, args=(i,)) for i in range(clients)]
+        began = time.monotonic()
+        for t in threads:
+            t.start()
+        while any(t.is_alive() for t in threads):
+            time.sleep(0.2 if quick else 1)
+            samples.append((soak.done, soak.sample()))
+            if soak.done // kill_every > killed and soak.left > 0:
+                killed += 1
+                for pid in serve.pids("worker")[:1]:
+                    os.kill(pid, signal.SIGKILL)
+        seconds = time.monotonic() - began
+        print(f"{soak.done} requests in {seconds:.0f} s, {clients} clients, {killed} workers killed, {soak.cut} connections cut")
+        print("  " + ", ".join(f"{n} {k}" for k, n in sorted(soak.counts.items())))
+        late = [(x, s) for x, s in samples if x >= requests / 2]
+        for role in ROLES:
+            mine = [(x, s[role]) for x, s in late if role in s]
+            if not mine:
+                continue
+            if role == "worker":  # its restarts begin anew
+                mine = [(x, v) for x, v in mine if v[2] == mine[-1][1][2]]
+            print(f"  {role:10} {mine[-1][1][0] / 1e6:7.1f} MB, {mine[-1][1][1]:3} files; for 1000 requests "
+                  f"{slope([(x, v[0]) for x, v in mine]) / 1e3:+8.1f} KB, {slope([(x, v[1]) for x, v in mine]):+6.2f} files")
+        for wrong in soak.wrong[:10]:
+            print("  wrong:", wrong)
+        if soak.wrong:
+            raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,13 @@
+/*
+ * foreign_environment.h - variables of Bolt-XL, XandLLM and the SmolLM3 bot that say what an option of
+ * ours does: HF_HOME and the like are ours, too, and need none of this.
+ */
+#ifndef CLI_FOREIGN_ENVIRONMENT_H
+#define CLI_FOREIGN_ENVIRONMENT_H
+
+/* Sets TRIREME_NAME of each option that such a variable speaks of, unless it is set already, and says so
+ * on standard error. Before options are parsed, and before threads. Variables that other programs have,
+ * too (HOST, PORT, MODEL_PATH), are left alone. */
+void foreign_environment_take(void);
+
+#endif

@@ -1,0 +1,381 @@
+#include "model/load/packed_file.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/cache_folder.h"
+#include "base/fsutil.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/pool.h"
+#include "base/vec.h"
+
+enum {
+    PAGE = 4096,
+    SUM_BYTES = 1 << 20,   /* a sum is of the sums of so many bytes each */
+    WRITE_BYTES = 4 << 20, /* at a time; a multiple of SUM_BYTES */
+    NAME_MAX_BYTES = 2 * U128_TEXT_MAX + 16,
+    SEGMENTS_MAX = 1 << 20
+};
+static const char MAGIC[8] = "TRIWEIGH", SUFFIX[] = ".weights", UNFINISHED[] = ".weights.tmp";
+
+struct file_head {
+    char magic[8];
+    uint64_t size, segment_count;
+    struct u128 key, rows_sum;
+};
+
+struct file_row {
+    uint64_t at, size;
+    struct u128 sum;
+};
+
+struct segment {
+    const void *data;
+    uint64_t size;
+};
+
+struct packed_file {
+    struct u128 source, key;
+    uint64_t bytes_least, bytes_most;
+    char *folder, *path; /* owned */
+    struct file_map map;
+    const struct file_row *rows; /* in the mapping; NULL: there is no file */
+    uint64_t row_count;
+    bool stale; /* something in the file is not as it should be */
+    struct thread_pool *pool;
+    VEC(struct segment) segments;
+    pthread_t writer;
+    bool writes; /* there is such a thread */
+    _Atomic bool stop, written;
+};
+
+static uint64_t page_up(uint64_t at) {
+    return (at + PAGE - 1) / PAGE * PAGE;
+}
+
+/* ---- sums ---- */
+
+struct sum_task {
+    const uint8_t *data;
+    size_t size;
+    struct u128 *sums;
+};
+
+static void sum_unit(void *ctx, size_t unit_idx, int thread_idx) {
+    const struct sum_task *task = ctx;
+    size_t at = unit_idx * SUM_BYTES;
+    (void)thread_idx;
+    task->sums[unit_idx] = hash128(task->data + at, MIN(task->size - at, (size_t)SUM_BYTES), 0);
+}
+
+/* pool NULL: on this thread. */
+static struct u128 sum_of(struct thread_pool *pool, const void *data, size_t size) {
+    size_t count = (size + SUM_BYTES - 1) / SUM_BYTES;
+    struct sum_task task = {data, size, mem_calloc(count, sizeof *task.sums)};
+    if (pool)
+        thread_pool_run(pool, count, sum_unit, &task);
+    for (size_t i = 0; i < count && !pool; i++)
+        sum_unit(&task, i, 0);
+    struct u128 sum = hash128(task.sums, count * sizeof *task.sums, 0);
+    mem_free(task.sums);
+    return sum;
+}
+
+/* ---- reading ---- */
+
+static char *path_of(const struct packed_file *f, const char *suffix) {
+    char source[U128_TEXT_MAX], key[U128_TEXT_MAX], name[NAME_MAX_BYTES];
+    u128_text(f->source, source);
+    u128_text(f->key, key);
+    snprintf(name, sizeof name, "%s-%s%s", source, key, suffix);
+    return path_join(f->folder, name);
+}
+
+static bool rows_are_right(const struct packed_file *f, const struct file_head *head) {
+    uint64_t at = page_up(sizeof *head + head->segment_count * sizeof *f->rows);
+    for (uint64_t i = 0; i < head->segment_count; i++) {
+        const struct file_row *row = &f->rows[i];
+        if (row->at != at || row->size > f->map.len || at > f->map.len - row->size)
+            return false;
+        at = page_up(at + row->size);
+    }
+    return at == head->size;
+}
+
+static bool head_is_right(struct packed_file *f) {
+    const struct file_head *head = (const struct file_head *)(const void *)f->map.data;
+    if (f->map.len < sizeof *head || memcmp(head->magic, MAGIC, sizeof MAGIC) ||
+        head->size != f->map.len || !u128_equal(head->key, f->key) ||
+        head->segment_count > SEGMENTS_MAX ||
+        sizeof *head + head->segment_count * sizeof *f->rows > f->map.len)
+        return false;
+    f->rows = (const struct file_row *)(const void *)(head + 1);
+    f->row_count = head->segment_count;
+    struct u128 sum = hash128(f->rows, f->row_count * sizeof *f->rows, 0);
+    return u128_equal(sum, head->rows_sum) && rows_are_right(f, head);
+}
+
+static void map_file(struct packed_file *f) {
+    uint64_t len;
+    int fd = cache_file_open(f->path, &len);
+    if (fd < 0)
+        return;
+    void *data = len ? mmap(NULL, (size_t)len, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
+    if (data != MAP_FAILED) {
+        f->map = (struct file_map){data, (size_t)len};
+        (void)madvise(data, (size_t)len, MADV_HUGEPAGE); /* where files can have huge pages */
+        (void)futimens(fd, NULL);                        /* used now */
+    }
+    close(fd);
+    f->stale = !f->map.data || !head_is_right(f);
+    if (f->stale)
+        f->rows = NULL;
+}
+
+struct packed_file *packed_file_open(const struct packed_file_config *config) {
+    struct packed_file *f = mem_alloc(sizeof *f);
+    f->source = config->source;
+    f->key = config->key;
+    f->bytes_least = config->bytes_least;
+    f->bytes_most = config->bytes_most;
+    f->folder = mem_strdup(config->folder);
+    f->path = path_of(f, SUFFIX);
+    map_file(f);
+    if (f->rows)
+        f->pool = thread_pool_new(MAX(config->thread_count, 1), 0);
+    return f;
+}
+
+const void *packed_file_next(struct packed_file *f, size_t size) {
+    CHECK(!f->writes);
+    if (!f->rows)
+        return NULL;
+    const struct file_row *row = &f->rows[f->segments.count];
+    const uint8_t *data = f->map.data;
+    if (f->segments.count >= f->row_count || row->size != size ||
+        !u128_equal(sum_of(f->pool, data + row->at, size), row->sum)) {
+        f->stale = true;
+        return NULL;
+    }
+    packed_file_add(f, data + row->at, size);
+    return data + row->at;
+}
+
+void packed_file_add(struct packed_file *f, const void *packed, size_t size) {
+    CHECK(packed && !f->writes);
+    vec_push(&f->segments, ((struct segment){packed, size}));
+}
+
+/* ---- room ---- */
+
+struct kept {
+    char *path; /* owned */
+    uint64_t size;
+    struct timespec used;
+};
+
+static bool used_before(const struct kept *a, const struct kept *b) {
+    return a->used.tv_sec != b->used.tv_sec ? a->used.tv_sec < b->used.tv_sec
+                                            : a->used.tv_nsec < b->used.tv_nsec;
+}
+
+static bool ends_with(const char *name, const char *suffix) {
+    size_t len = strlen(name), suffix_len = strlen(suffix);
+    return len >= suffix_len && !strcmp(name + len - suffix_len, suffix);
+}
+
+/* Whether a file of this name is one that we write: nobody else can have put it there. */
+static bool is_own(const struct stat *st) {
+    return S_ISREG(st->st_mode) && st->st_uid == geteuid() && st->st_nlink == 1 &&
+           !(st->st_mode & (S_IWGRP | S_IWOTH));
+}
+
+/* What another process began and did not end, or what was put in its place. */
+static void remove_left_over(const char *path) {
+    struct stat st;
+    if (!lstat(path, &st) && !is_own(&st)) {
+        unlink(path);
+        return;
+    }
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    if (fd >= 0 && !flock(fd, LOCK_EX | LOCK_NB))
+        unlink(path);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Removes what is out of date, then the files that were used longest ago, until `size` more bytes
+ * are within the bound. */
+static void make_room(const struct packed_file *f, uint64_t size) {
+    VEC(struct kept) files = {0};
+    uint64_t total = size;
+    char source[U128_TEXT_MAX];
+    u128_text(f->source, source);
+    DIR *dir = opendir(f->folder);
+    for (struct dirent *e; dir && (e = readdir(dir));) {
+        struct stat st;
+        bool unfinished = ends_with(e->d_name, UNFINISHED);
+        if (!unfinished && !ends_with(e->d_name, SUFFIX))
+            continue;
+        struct kept file = {.path = path_join(f->folder, e->d_name)};
+        if (unfinished) {
+            remove_left_over(file.path);
+            mem_free(file.path);
+            continue;
+        }
+        if (!strncmp(e->d_name, source, strlen(source)) || lstat(file.path, &st)) {
+            if (strcmp(file.path, f->path))
+                unlink(file.path);
+            mem_free(file.path);
+            continue;
+        }
+        file.size = (uint64_t)st.st_size;
+        file.used = st.st_mtim;
+        total += file.size;
+        vec_push(&files, file);
+    }
+    if (dir)
+        closedir(dir);
+    while (total > f->bytes_most && files.count) {
+        size_t oldest = 0;
+        for (size_t i = 1; i < files.count; i++)
+            if (used_before(&files.items[i], &files.items[oldest]))
+                oldest = i;
+        unlink(files.items[oldest].path);
+        total -= files.items[oldest].size;
+        mem_free(files.items[oldest].path);
+        files.items[oldest] = files.items[--files.count];
+    }
+    for (size_t i = 0; i < files.count; i++)
+        mem_free(files.items[i].path);
+    vec_release(&files);
+}
+
+static bool disk_has_room(const struct packed_file *f, uint64_t size) {
+    struct statvfs st;
+    return !statvfs(f->folder, &st) && (uint64_t)st.f_bavail * st.f_frsize / 2 >= size;
+}
+
+/* ---- writing ---- */
+
+static bool write_at(struct packed_file *f, int fd, const void *data, size_t size, uint64_t at) {
+    for (size_t done = 0; done < size;) {
+        if (atomic_load(&f->stop))
+            return false;
+        ssize_t n = pwrite(fd, (const char *)data + done, MIN(size - done, (size_t)WRITE_BYTES),
+                           (off_t)(at + done));
+        if (n <= 0)
+            return false;
+        done += (size_t)n;
+    }
+    return true;
+}
+
+static bool write_file(struct packed_file *f, int fd, uint64_t size) {
+    size_t count = f->segments.count;
+    struct file_head head = {.size = size, .segment_count = count, .key = f->key};
+    struct file_row *rows = mem_calloc(count, sizeof *rows);
+    uint64_t at = page_up(sizeof head + count * sizeof *rows);
+    bool good = true;
+    memcpy(head.magic, MAGIC, sizeof MAGIC);
+    for (size_t i = 0; i < count && good; i++) {
+        const struct segment *s = &f->segments.items[i];
+        rows[i] = (struct file_row){at, s->size, sum_of(NULL, s->data, s->size)};
+        good = write_at(f, fd, s->data, s->size, at);
+        at = page_up(at + s->size);
+    }
+    head.rows_sum = hash128(rows, count * sizeof *rows, 0);
+    good = good && !ftruncate(fd, (off_t)size) &&
+           write_at(f, fd, rows, count * sizeof *rows, sizeof head) &&
+           write_at(f, fd, &head, sizeof head, 0);
+    mem_free(rows);
+    return good;
+}
+
+/* The unfinished file, locked; -1: another process writes it, or it cannot be made. */
+static int open_unfinished(const char *path) {
+    struct stat by_fd, by_path;
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (fd < 0)
+        return -1;
+    /* the other may have finished it between our two calls: then this is no longer its name */
+    if (!flock(fd, LOCK_EX | LOCK_NB) && !fstat(fd, &by_fd) && is_own(&by_fd) &&
+        !stat(path, &by_path) && by_fd.st_ino == by_path.st_ino && !ftruncate(fd, 0))
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static uint64_t size_of_file(const struct packed_file *f) {
+    uint64_t at = page_up(sizeof(struct file_head) + f->segments.count * sizeof(struct file_row));
+    for (size_t i = 0; i < f->segments.count; i++)
+        at = page_up(at + f->segments.items[i].size);
+    return at;
+}
+
+static void *write_main(void *ctx) {
+    struct packed_file *f = ctx;
+    struct sched_param least = {0};
+    uint64_t size = size_of_file(f);
+    (void)sched_setscheduler(0, SCHED_IDLE, &least); /* of this thread */
+    make_room(f, size);
+    char *path = path_of(f, UNFINISHED);
+    int fd = disk_has_room(f, size) ? open_unfinished(path) : -1;
+    if (fd >= 0) {
+        bool good = write_file(f, fd, size) && !rename(path, f->path);
+        if (!good)
+            unlink(path);
+        close(fd);
+        atomic_store(&f->written, good);
+    }
+    mem_free(path);
+    if (atomic_load(&f->written))
+        log_info("packed weights are kept in '%s' (%llu MB)", f->path,
+                 (unsigned long long)(size >> 20));
+    return NULL;
+}
+
+void packed_file_keep(struct packed_file *f) {
+    CHECK(!f->writes);
+    uint64_t total = 0;
+    for (size_t i = 0; i < f->segments.count; i++)
+        total += f->segments.items[i].size;
+    thread_pool_free(&f->pool);
+    bool is_there = f->rows && !f->stale && f->segments.count == f->row_count;
+    if (f->stale)
+        log_warn("'%s' is not as it was written: the weights were packed anew", f->path);
+    atomic_store(&f->written, is_there);
+    if (!is_there && total >= MAX(f->bytes_least, (uint64_t)1) && size_of_file(f) <= f->bytes_most)
+        f->writes = !pthread_create(&f->writer, NULL, write_main, f);
+}
+
+bool packed_file_wait(struct packed_file *f) {
+    if (f->writes)
+        pthread_join(f->writer, NULL);
+    f->writes = false;
+    return atomic_load(&f->written);
+}
+
+void packed_file_free(struct packed_file **f) {
+    if (!*f)
+        return;
+    atomic_store(&(*f)->stop, true);
+    (void)packed_file_wait(*f);
+    thread_pool_free(&(*f)->pool);
+    file_map_close(&(*f)->map);
+    vec_release(&(*f)->segments);
+    mem_free((*f)->folder);
+    mem_free((*f)->path);
+    mem_free(*f);
+    *f = NULL;
+}

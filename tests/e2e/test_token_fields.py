@@ -1,0 +1,174 @@
+"""Fields whose effect only a model shows: the tokens that may come, the words that may not, the best of several choices, a prompt's own
+log-probabilities, prompts that are cut, answers of no tokens."""
+import json
+
+from serve import Serve
+from stream import run_many
+
+SAY = [{"role": "user", "content": "Tell me of the fox."}]
+PROMPT = "One day, a little girl named Lily found a needle in her room."
+
+
+def asked(s, body, path="/v1/completions", status=200):
+    got, reply, _ = s.post(path, {"temperature": 1, "seed": 3, "max_tokens": 30, **body})
+    assert got == status, (body, reply)
+    return reply
+
+
+def ids_of(s, text):
+    return s.post("/tokenize", {"prompt": text, "add_special_tokens": False})[1]["tokens"]
+
+
+def listed(i):
+    """Requests with lists of tokens and words of their own, longer than a fault takes."""
+    body = {"prompt": f"One day a fox number {i % 5}", "max_tokens": 60, "temperature": 1, "seed": i, "ignore_eos": True, "stream": True,
+            "stream_options": {"include_usage": True}, "n": 1 + i % 2}
+    lists = [{"bad_words": ["the", "was", "a"]}, {"allowed_token_ids": list(range(300, 900))},
+             {"bad_words": [" little girl", "and"], "allowed_token_ids": list(range(250, 2000, 2))}]
+    return "/v1/completions", dict(body, **lists[i % 3])
+
+
+def test_only_allowed_tokens_and_no_bad_words():
+    with Serve() as s:
+        allowed = sorted({i for word in (" the", " fox", " ran", ".") for i in ids_of(s, word)})
+        for path, body in (("/v1/completions", {"prompt": PROMPT}), ("/v1/chat/completions", {"messages": SAY})):
+            for n in (1, 3):
+                for choice in asked(s, {**body, "allowed_token_ids": allowed, "return_token_ids": True, "n": n}, path)["choices"]:
+                    assert choice["token_ids"] and set(choice["token_ids"]) <= set(allowed), choice
+                    assert choice["finish_reason"] == "length", choice  # no token that ends an answer is allowed
+            plain = asked(s, {**body, "temperature": 0}, path)["choices"][0]
+            text = plain.get("text") or plain["message"]["content"]
+            word = next(w.strip(".,!\"") for w in text.split()[1:] if len(w) > 2)
+            other = asked(s, {**body, "temperature": 0, "bad_words": [word], "return_token_ids": True}, path)["choices"][0]
+            banned = [ids_of(s, w) for w in (word, " " + word)]
+            for ids in banned:
+                assert all(other["token_ids"][i: i + len(ids)] != ids for i in range(len(other["token_ids"]))), (word, other)
+            assert (other.get("text") or other["message"]["content"]) != text, other
+        reply = asked(s, {"prompt": PROMPT, "allowed_token_ids": [10 ** 6]}, status=400)
+        assert reply["error"]["param"] == "allowed_token_ids", reply
+        for more in ({"guided_regex": "a+"}, {"min_tokens": 2, "stop_token_ids": [7], "allowed_token_ids": [7]}):
+            reply = asked(s, {"prompt": PROMPT, "allowed_token_ids": [7, 8], **more}, status=400)
+            assert reply["error"]["param"] == "allowed_token_ids", reply
+        constrained = asked(s, {"prompt": PROMPT, "guided_choice": ["red", "blue"], "bad_words": ["red", "blue", "b", "r"]})["choices"][0]
+        assert constrained["text"] in ("red", "blue"), constrained  # where nothing else may come, a bad word does
+
+
+def test_what_an_answer_tells_on_request():
+    """Tokens called by their ids, timings, a client's own time, and the paths of other servers for the same calls."""
+    chat = {"messages": SAY, "max_tokens": 4, "temperature": 0, "logprobs": True, "top_logprobs": 2, "return_tokens_as_token_ids": True}
+    with Serve(args=["--min-step-ms", 10]) as s:
+        choice = asked(s, {**chat, "return_token_ids": True}, "/chat/completions")["choices"][0]
+        assert [e["token"] for e in choice["logprobs"]["content"]] == [f"token_id:{i}" for i in choice["token_ids"]], choice
+        assert all(t["token"].startswith("token_id:") for e in choice["logprobs"]["content"] for t in e["top_logprobs"]), choice
+        choice = asked(s, {"prompt": PROMPT, "logprobs": 1, "return_tokens_as_token_ids": True, "return_token_ids": True})["choices"][0]
+        assert choice["logprobs"]["tokens"] == [f"token_id:{i}" for i in choice["token_ids"]], choice
+        for path, body in (("/v1/completions", {"prompt": PROMPT}), ("/v1/chat/completions", {"messages": SAY})):
+            assert "timings" not in asked(s, body, path)
+            body["timings_per_token"] = True
+            whole = asked(s, body, path)
+            (streamed,), _ = run_many(s.port, [(path, dict(body, max_tokens=30, stream=True, stream_options={"include_usage": True}))])
+            assert streamed.done and streamed.error is None, streamed.error
+            for told, usage in ((whole["timings"], whole["usage"]), (streamed.last["timings"], streamed.usage)):
+                assert told["predicted_n"] == usage["completion_tokens"] and told["predicted_ms"] > 0, (told, usage)
+                assert told["prompt_n"] + told["cache_n"] == usage["prompt_tokens"], (told, usage)
+        late = {"prompt": PROMPT, "max_tokens": 1000, "ignore_eos": True}
+        assert asked(s, {**late, "timeout": 0.3}, status=504)["error"]["code"] == "timeout"
+        asked(s, {**late, "max_tokens": 5, "timeout": 60})
+        count = asked(s, {"messages": SAY}, "/v1/chat/completions/input_tokens")
+        assert count == {"object": "response.input_tokens", "input_tokens": whole["usage"]["prompt_tokens"]}, count
+        assert s.get("/models")[1] == s.get("/v1/models")[1] and s.get("/lora-adapters") == (200, "[]")
+        for path in ("/v1/health", "/ping", "/health_generate"):
+            assert s.get(path)[0] == 200, path
+        assert s.post("/ping", b"")[0] == 200
+
+
+def test_lists_are_the_same_alone_and_preempted():
+    requests = [listed(i) for i in range(9)]
+    with Serve() as s:
+        alone = [run_many(s.port, [r])[0][0].key() for r in requests]
+        assert [r.key() for r in run_many(s.port, requests)[0]] == alone
+        free = [run_many(s.port, [("/v1/completions", {k: v for k, v in body.items() if k not in ("bad_words", "allowed_token_ids")})])[0][0].key() for _, body in requests]
+        assert all(a != b for a, b in zip(alone, free)), "the same text as without the lists"
+    with Serve(args=["--blocks", 24, "--block-tokens", 16]) as s:
+        assert [r.key() for r in run_many(s.port, requests)[0]] == alone
+        assert s.counted("trireme_scheduler_preemptions_total"), "nothing was preempted: the test has no force"
+
+
+def mean(choice):
+    values = choice["logprobs"]["token_logprobs"]
+    return sum(values) / len(values)
+
+
+def test_the_best_of_several():
+    with Serve() as s:
+        body = {"prompt": PROMPT, "logprobs": 0, "max_tokens": 12}
+        every = asked(s, {**body, "n": 6})["choices"]
+        ranked = sorted(every, key=lambda c: (-mean(c), c["index"]))
+        assert len({c["text"] for c in every}) > 2
+        best = asked(s, {**body, "n": 2, "best_of": 6})
+        assert [c["text"] for c in best["choices"]] == [c["text"] for c in ranked[:2]] and [c["index"] for c in best["choices"]] == [0, 1], best
+        assert best["usage"]["completion_tokens"] == sum(len(c["logprobs"]["tokens"]) for c in every), best["usage"]
+        del body["logprobs"]
+        quiet = asked(s, {**body, "best_of": 6})["choices"]
+        assert [c["text"] for c in quiet] == [ranked[0]["text"]] and quiet[0]["logprobs"] is None, quiet
+        two = asked(s, {**body, "prompt": [PROMPT, "A fox"], "best_of": 3, "n": 2})["choices"]
+        assert [c["index"] for c in two] == [0, 1, 2, 3]
+
+
+def test_the_log_probabilities_of_a_prompt():
+    with Serve() as s:
+        echo = asked(s, {"prompt": PROMPT, "echo": True, "logprobs": 3, "max_tokens": 0})["choices"][0]["logprobs"]["token_logprobs"]
+        ids = s.post("/tokenize", {"prompt": PROMPT})[1]["tokens"]
+        plain = asked(s, {"prompt": PROMPT})["choices"][0]
+        for count in (0, 3):
+            reply = asked(s, {"prompt": PROMPT, "prompt_logprobs": count, "n": 2})
+            assert reply["choices"][0]["text"] == plain["text"] and reply["choices"][0]["logprobs"] is None, reply
+            for choice in reply["choices"]:
+                told = choice["prompt_logprobs"]
+                assert len(told) == len(ids) and told[0] is None, told
+                for own, entry, value in zip(ids[1:], told[1:], echo[1:]):
+                    assert abs(entry[str(own)]["logprob"] - value) < 1e-6 and count <= len(entry) <= count + 1, entry
+                    ranks = sorted(e["rank"] for e in entry.values() if e["rank"])
+                    assert ranks == list(range(1, count + 1)), entry
+        both = asked(s, {"prompt": PROMPT, "prompt_logprobs": 5, "logprobs": 1})["choices"][0]
+        assert all(len(top) == 1 for top in both["logprobs"]["top_logprobs"]), both
+        chat = {"messages": SAY, "return_token_ids": True}
+        plain, told = asked(s, chat, "/v1/chat/completions"), asked(s, {**chat, "prompt_logprobs": 1}, "/v1/chat/completions")
+        assert told["choices"][0]["message"] == plain["choices"][0]["message"] and told["usage"]["completion_tokens"] == plain["usage"]["completion_tokens"]
+        assert len(told["prompt_logprobs"]) == len(told["prompt_token_ids"]) and told["choices"][0]["token_ids"] == plain["choices"][0]["token_ids"]
+        assert all(str(i) in entry for i, entry in zip(told["prompt_token_ids"][1:], told["prompt_logprobs"][1:]))
+
+
+def test_names_of_requests_and_tiers():
+    with Serve() as s:
+        for path, body in (("/v1/completions", {"prompt": PROMPT}), ("/v1/chat/completions", {"messages": SAY})):
+            for more, header, name in (({"request_id": "mine-1"}, {}, "mine-1"), ({"rid": "mine-2"}, {}, "mine-2"), ({"rid": "mine-3"}, {"X-Request-Id": "head-3"}, "head-3")):
+                status, reply, headers = s.post(path, {**body, "max_tokens": 2, **more}, headers=header)
+                assert status == 200 and headers["X-Request-Id"] == name and "service_tier" not in reply, (headers, reply)
+            assert asked(s, {**body, "service_tier": "flex"}, path)["service_tier"] == "default"
+            assert asked(s, {**body, "request_id": "a b"}, path, 400)["error"]["param"] == "request_id"
+        s.wait(lambda: "mine-1" in s.log() and "mine-2" in s.log(), 5, "the log names them")
+
+
+def test_prompts_are_cut_and_answers_may_have_no_tokens():
+    with Serve() as s:
+        ids = ids_of(s, PROMPT)
+        cut = asked(s, {"prompt": ids, "truncate_prompt_tokens": 5, "return_token_ids": True})
+        assert cut["choices"][0]["prompt_token_ids"] == ids[-5:] and cut["usage"]["prompt_tokens"] == 5, cut
+        cut = asked(s, {"prompt": ids, "truncate_prompt_tokens": 5, "truncation_side": "right", "return_token_ids": True})
+        assert cut["choices"][0]["prompt_token_ids"] == ids[:5], cut
+        chat = asked(s, {"messages": SAY, "return_token_ids": True}, "/v1/chat/completions")
+        cut = asked(s, {"messages": SAY, "return_token_ids": True, "truncate_prompt_tokens": 4}, "/v1/chat/completions")
+        assert cut["prompt_token_ids"] == chat["prompt_token_ids"][-4:], cut
+        context = json.loads(s.get("/v1/models")[1])["data"][0]["max_model_len"]
+        long = {"prompt": ids * (context // len(ids) + 1), "max_tokens": 9, "ignore_eos": True}
+        assert asked(s, long, status=400)["error"]["code"] == "context_length_exceeded"
+        assert asked(s, {**long, "truncate_prompt_tokens": -1})["usage"]["prompt_tokens"] == context - 9
+        assert asked(s, {**long, "truncate_prompt_tokens": context + 1}, status=400)["error"]["param"] == "truncate_prompt_tokens"
+        for path, body in (("/v1/completions", {"prompt": PROMPT}), ("/v1/chat/completions", {"messages": SAY})):
+            none = asked(s, {**body, "max_tokens": 0}, path)
+            choice = none["choices"][0]
+            assert (choice.get("text") or choice.get("message", {}).get("content")) in ("", None), none
+            assert choice["finish_reason"] == "length" and none["usage"]["completion_tokens"] == 0 < none["usage"]["prompt_tokens"], none
+            result = run_many(s.port, [(path, {**body, "max_tokens": 0, "stream": True})])[0][0]
+            assert result.status == 200 and result.done and not result.text and result.finish == {0: "length"}, vars(result)

@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""Makes tests/goldens/embeddings/: folders of tiny random models as sentence-transformers saves them, and what it makes of some texts.
+
+Each folder is a whole model: config.json, safetensors, tokenizer.json, modules.json and the modules' own files. expected.json has, for each
+folder, texts, their token ids and the vectors that SentenceTransformer.encode gives in float32.
+
+    python3 tests/goldens/embeddings/make.py        (needs torch, transformers 5, sentence-transformers, tokenizers)
+"""
+import json
+import os
+import shutil
+import sys
+import tempfile
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+import torch
+import transformers
+from sentence_transformers import CrossEncoder, SentenceTransformer
+from sentence_transformers.models import Normalize, Pooling, Transformer
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TEXTS = ["the quick brown fox", "A fox jumps over the lazy dog, twice.", "fox", "", "Ünïcode tëxt and 12345 numbers!",
+         " ".join(f"word{i % 7} jumps" for i in range(30))]
+WORDS = "the quick brown fox jumps over lazy dog twice and numbers text unicode word a".split()
+
+
+def wordpiece():
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] + WORDS + list("abcdefghijklmnopqrstuvwxyz0123456789,.!")
+    pieces += ["##" + c for c in "abcdefghijklmnopqrstuvwxyz0123456789"]
+    vocab = {p: i for i, p in enumerate(dict.fromkeys(pieces))}
+    t = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
+    t.normalizer, t.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    t.decoder = decoders.WordPiece()
+    t.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1", [("[CLS]", 2), ("[SEP]", 3)])
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=t, unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]",
+                                                mask_token="[MASK]", model_max_length=64), len(vocab)
+
+
+def unigram():
+    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("▁", -3.0)]
+    pieces += [("▁" + w, -4.0 - i / 10) for i, w in enumerate(WORDS)]
+    pieces += [(c, -6.0 - i / 10) for i, c in enumerate("abcdefghijklmnopqrstuvwxyzAÜï ë0123456789,.!".replace(" ", ""))]
+    t = Tokenizer(models.Unigram(pieces, unk_id=3))
+    t.pre_tokenizer, t.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    t.post_processor = processors.TemplateProcessing("<s> $A </s>", "<s> $A </s> </s> $B </s>", [("<s>", 0), ("</s>", 2)])
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=t, bos_token="<s>", eos_token="</s>", cls_token="<s>", sep_token="</s>",
+                                                unk_token="<unk>", pad_token="<pad>", model_max_length=64), len(pieces) + 1
+
+
+def byte_pairs():
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer, t.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    t.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=300, special_tokens=["<|endoftext|>"],
+                                                     initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    t.post_processor = processors.TemplateProcessing("$A <|endoftext|>", None, [("<|endoftext|>", 0)])
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=t, eos_token="<|endoftext|>", pad_token="<|endoftext|>", padding_side="left",
+                                                model_max_length=256), t.get_vocab_size()
+
+
+SMALL = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)
+CASES = {
+    "bert-mean": (wordpiece, transformers.BertConfig, dict(SMALL, max_position_embeddings=64), "mean", True),
+    "bert-max": (wordpiece, transformers.BertConfig, dict(SMALL, max_position_embeddings=64), "max", False),
+    "xlm-roberta-cls": (unigram, transformers.XLMRobertaConfig, dict(SMALL, max_position_embeddings=66, type_vocab_size=1), "cls", True),
+    "qwen3-last": (byte_pairs, transformers.Qwen3Config,
+                   dict(SMALL, num_key_value_heads=2, head_dim=16, max_position_embeddings=256, tie_word_embeddings=True), "lasttoken", True),
+}
+
+
+def draw(model, seed):
+    """Every tensor matters: norms and biases too."""
+    generator = torch.Generator().manual_seed(seed)
+    for name, p in model.named_parameters():
+        norm = "norm" in name.lower() and name.endswith("weight")
+        scale = 0.2 if norm else p.shape[-1] ** -0.5 if p.ndim == 2 and "embed" not in name else 0.3
+        p.data = torch.randn(p.shape, generator=generator) * scale + (1.0 if norm else 0.0)
+
+
+def make(name, seed):
+    tokens, config_class, options, way, normalize = CASES[name]
+    tokenizer, vocab = tokens()
+    config = config_class(vocab_size=vocab, **options)
+    model = transformers.AutoModel.from_config(config).eval()
+    draw(model, seed)
+    out = os.path.join(HERE, name)
+    shutil.rmtree(out, ignore_errors=True)
+    with tempfile.TemporaryDirectory() as plain:
+        model.save_pretrained(plain)
+        tokenizer.save_pretrained(plain)
+        modules = [Transformer(plain), Pooling(config.hidden_size, pooling_mode=way)] + ([Normalize()] if normalize else [])
+        whole = SentenceTransformer(modules=modules, device="cpu")
+        whole.save(out)
+    for root, _, files in os.walk(out):
+        for f in files:
+            if f.endswith(".md"):
+                os.remove(os.path.join(root, f))
+    texts = [t for t in TEXTS if t or way != "lasttoken"]
+    vectors = [whole.encode(t, convert_to_numpy=True).astype("float32") for t in texts]
+    ids = [tokenizer(t)["input_ids"] for t in texts]
+    return {"texts": texts, "ids": ids, "vectors": [[float(f"{x:.8g}") for x in v] for v in vectors]}
+
+
+PAIRS = [("the quick fox", "A fox jumps over the lazy dog."), ("numbers", "12345"), ("dog", "text and numbers " * 6), ("a", "fox")]
+
+
+def make_pairs(name, seed):
+    """A cross-encoder: one label, whose sigmoid is the score."""
+    tokenizer, vocab = unigram()
+    config = transformers.XLMRobertaConfig(vocab_size=vocab, **dict(SMALL, max_position_embeddings=66, type_vocab_size=1, num_labels=1))
+    model = transformers.AutoModelForSequenceClassification.from_config(config).eval()
+    draw(model, seed)
+    out = os.path.join(HERE, name)
+    shutil.rmtree(out, ignore_errors=True)
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    scores = CrossEncoder(out, device="cpu").predict(PAIRS, convert_to_numpy=True)
+    return {"pairs": PAIRS, "scores": [float(f"{x:.8g}") for x in scores]}
+
+
+def main():
+    names = sys.argv[1:] or list(CASES)
+    path = os.path.join(HERE, "expected.json")
+    expected = json.load(open(path)) if os.path.exists(path) else {}
+    for i, name in enumerate(CASES):
+        if name in names:
+            expected[name] = make(name, 100 + i)
+    if "xlm-roberta-rank" in (sys.argv[1:] or ["xlm-roberta-rank"]):
+        expected["xlm-roberta-rank"] = make_pairs("xlm-roberta-rank", 200)
+    with open(path, "w") as f:
+        json.dump(expected, f, separators=(",", ":"))
+        f.write("\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# timeout: 300
+# seconds: 30
+# long: yes
+# The chart and the manifests: by Kubernetes' schemas, by the program's options, and in themselves.
+. "$(dirname "$0")/../lib.sh"
+cd "$ROOT" || exit 1
+trireme=$BUILD_RELEASE/bin/trireme
+version=$(sed -n 's/^project(trireme VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
+venv=$ROOT/build/kubernetes-venv
+dir=$(mktemp -d /tmp/trm-kubernetes-XXXXXX)
+trap 'rm -rf "$dir"' EXIT
+verdict() { # verdict NAME COMMAND...
+    local name=$1 out
+    shift
+    if out=$("$@" 2>&1 </dev/null); then ok "kubernetes.$name"; else not_ok "kubernetes.$name" "$(printf '%s' "$out" | head -5 | tr '\n' ' ')"; fi
+}
+check() { "$venv/bin/python" tests/tools/kubernetes_check.py "$trireme" "$@"; }
+refuses() { # refuses SED FILE: the same with a mistake
+    sed "$1" "$2" >"$dir/wrong.yaml"
+    ! cmp -s "$dir/wrong.yaml" "$2" && ! check "$dir/wrong.yaml"
+}
+chart_version() { [ "$(sed -n 's/^\(version\|appVersion\): //p' deploy/helm/trireme/Chart.yaml | sort -u)" = "$version" ] && grep -q "image: trireme:$version" deploy/kubernetes/*.yaml; }
+verdict chart_has_the_version chart_version
+if need_venv requirements-kubernetes.txt "$venv"; then
+    verdict manifests check deploy/kubernetes/trireme.yaml deploy/kubernetes/inference-pool.yaml
+    # the check itself: a field, a flag, a label, a port that are not there
+    verdict unknown_field_is_found refuses 's/runAsNonRoot/runAsNoRoot/' deploy/kubernetes/trireme.yaml
+    verdict unknown_flag_is_found refuses 's/--drain-timeout/--drain-time/' deploy/kubernetes/trireme.yaml
+    verdict lost_label_is_found refuses '0,/component: worker/s//component: work/' deploy/kubernetes/trireme.yaml
+    verdict lost_port_is_found refuses 's/targetPort: wire/targetPort: wires/' deploy/kubernetes/trireme.yaml
+else skip kubernetes-validate kubernetes.manifests "the Python packages could not be had"; fi
+
+if [ "$LONG" = 1 ]; then need_packages golang-go golang-github-masterminds-sprig-dev golang-gopkg-yaml.v3-dev; fi
+if command -v helm >/dev/null || command -v go >/dev/null && [ -d /usr/share/gocode/src/github.com/Masterminds/sprig ]; then
+    rendered() { # whatever the order; helm sorts by kind
+        tests/tools/chart/render.sh >"$dir/chart.yaml" && "$venv/bin/python" -c 'import sys, yaml
+a, b = ({(r["kind"], r["metadata"]["name"]): r for r in yaml.safe_load_all(open(p)) if r} for p in sys.argv[1:])
+assert a == b, [k for k in a.keys() | b.keys() if a.get(k) != b.get(k)]' "$dir/chart.yaml" deploy/kubernetes/trireme.yaml
+    }
+    verdict manifests_are_the_chart rendered
+    all() { tests/tools/chart/render.sh deploy/kubernetes/values-all.yaml >"$dir/all.yaml" && check "$dir/all.yaml" && grep -q nvidia.com/gpu "$dir/all.yaml" && grep -q ScaledObject "$dir/all.yaml"; }
+    lost_role() { refuses '/^roleRef/s/-scheduler/-schedule/' "$dir/all.yaml"; }
+    verdict chart_with_all_values all
+    verdict lost_role_is_found lost_role
+else skip helm kubernetes.manifests_are_the_chart "there is no helm, and no Go to render the chart with; --long installs it"; fi

@@ -1,0 +1,298 @@
+/* The arithmetic of a load test: figures, arrivals, prompts. */
+#include "base/base.h"
+#include "base/fsutil.h"
+#include "check.h"
+#include "cli/bench/dataset.h"
+#include "cli/bench/report.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static bool near(double a, double b) {
+    return fabs(a - b) < 1e-6 * MAX(1, fabs(b));
+}
+
+/* Sent at, first piece after, then pieces each `gap` apart. */
+static struct bench_outcome outcome(double sent, double first_after, double gap, size_t gaps,
+                                    uint32_t tokens) {
+    struct bench_outcome o = {
+        .sent = sent, .first = sent + first_after, .prompt_tokens = 10, .output_tokens = tokens};
+    o.last = o.first + gap * (double)gaps;
+    for (size_t i = 0; i < gaps; i++)
+        vec_push(&o.gaps, (float)gap);
+    return o;
+}
+
+TEST(bench_percentiles_interpolate_as_numpy_does) {
+    const double values[] = {1, 2, 4, 8};
+    EXPECT(near(bench_percentile(values, 4, 0), 1));
+    EXPECT(near(bench_percentile(values, 4, 50), 3));
+    EXPECT(near(bench_percentile(values, 4, 90), 6.8));
+    EXPECT(near(bench_percentile(values, 4, 99), 7.88));
+    EXPECT(near(bench_percentile(values, 4, 100), 8));
+    EXPECT(near(bench_percentile(values, 1, 99), 1));
+    EXPECT(isnan(bench_percentile(values, 0, 50)));
+}
+
+TEST(bench_counts_what_requests_saw) {
+    struct bench_percentiles percentiles = {.of = {50, 99}, .count = 2};
+    struct bench_limits limits;
+    struct bench_report r;
+    struct error err;
+    struct bench_outcome all[] = {
+        outcome(0, 0.1, 0.05, 4, 5),   /* 100 ms, 50 ms a token, 300 ms */
+        outcome(0.2, 0.3, 0.1, 2, 5),  /* 300 ms, pieces of several tokens: 50 ms a token, 500 ms */
+        outcome(2.5, 0.2, 0, 0, 1),    /* one token: no TPOT */
+        outcome(2.6, 0.2, 0.1, 1, 99), /* failed */
+    };
+    all[3].error = mem_strdup("no");
+    EXPECT_EQ(bench_limits_parse("ttft:250,tpot:60", &limits, &err), 0);
+    bench_count(all, 4, 4, &limits, &percentiles, &r);
+    EXPECT_EQ(r.completed, 3);
+    EXPECT_EQ(r.failed, 1);
+    EXPECT_EQ(r.good, 2);
+    EXPECT_EQ(r.input_tokens, 30);
+    EXPECT_EQ(r.output_tokens, 11);
+    EXPECT(near(r.request_rate, 0.75) && near(r.goodput, 0.5) && near(r.output_rate, 2.75));
+    EXPECT(near(r.total_rate, 41.0 / 4));
+    EXPECT(near(r.measures[BENCH_TTFT].mean, 200) && near(r.measures[BENCH_TTFT].median, 200));
+    EXPECT(near(r.measures[BENCH_TTFT].std, sqrt(20000.0 / 3)));
+    EXPECT(near(r.measures[BENCH_TTFT].percentiles[1], 298));
+    EXPECT_EQ(r.measures[BENCH_TPOT].count, 2);
+    EXPECT(near(r.measures[BENCH_TPOT].mean, 50));
+    EXPECT_EQ(r.measures[BENCH_ITL].count, 6);
+    EXPECT(fabs(r.measures[BENCH_ITL].mean - 400.0 / 6) < 1e-3); /* gaps are floats */
+    EXPECT(near(r.measures[BENCH_E2EL].mean, (300.0 + 500 + 200) / 3));
+    EXPECT_EQ(r.peak_concurrent, 2);
+    EXPECT(near(r.peak_output_rate, 10)); /* both of the first two within the first second */
+    for (size_t i = 0; i < 4; i++)
+        bench_outcome_release(&all[i]);
+}
+
+TEST(bench_counts_a_run_that_failed_whole) {
+    struct bench_percentiles percentiles = {.of = {99}, .count = 1};
+    struct bench_limits limits = {0};
+    struct bench_report r;
+    struct bench_outcome one = {.first = -1, .error = mem_strdup("gone")};
+    bench_count(&one, 1, 0, &limits, &percentiles, &r);
+    EXPECT_EQ(r.failed, 1);
+    EXPECT_EQ(r.measures[BENCH_TTFT].count, 0);
+    EXPECT(near(r.request_rate, 0));
+    bench_outcome_release(&one);
+}
+
+TEST(bench_options_are_checked) {
+    struct bench_limits limits;
+    struct bench_percentiles percentiles;
+    struct error err;
+    EXPECT_EQ(bench_limits_parse(NULL, &limits, &err), 0);
+    EXPECT(!limits.any);
+    EXPECT_EQ(bench_limits_parse("e2el:5000 ttft:1.5", &limits, &err), 0);
+    EXPECT(limits.any && near(limits.ms[BENCH_TTFT], 1.5) && near(limits.ms[BENCH_E2EL], 5000));
+    static const char *const BAD[] = {"ttft",    "ttft:", "ttft:x",  "ttft:-1",
+                                      "speed:3", "itl:5", "ttft:nan"};
+    for (size_t i = 0; i < ARRAY_LEN(BAD); i++)
+        EXPECT(bench_limits_parse(BAD[i], &limits, &err) < 0);
+    EXPECT_EQ(bench_percentiles_parse("50, 99.9", &percentiles, &err), 0);
+    EXPECT(percentiles.count == 2 && near(percentiles.of[1], 99.9));
+    EXPECT(bench_percentiles_parse("101", &percentiles, &err) < 0);
+    EXPECT(bench_percentiles_parse("1,2,3,4,5,6,7,8,9", &percentiles, &err) < 0);
+}
+
+/* Mean and coefficient of variation of the intervals. */
+static void intervals(double rate, double burstiness, double *mean, double *variation) {
+    enum { COUNT = 20000 };
+    static double times[COUNT];
+    struct bench_random r = {check_random()};
+    double sum = 0, squares = 0;
+    bench_arrivals(times, COUNT, rate, burstiness, &r);
+    for (size_t i = 0; i < COUNT; i++) {
+        double gap = times[i] - (i ? times[i - 1] : 0);
+        sum += gap;
+        squares += gap * gap;
+    }
+    *mean = sum / COUNT;
+    *variation = sqrt(squares / COUNT - *mean * *mean) / *mean;
+}
+
+TEST(bench_arrivals_have_the_rate_and_the_burstiness) {
+    double mean, variation;
+    /* a gamma distribution of shape k varies by 1/sqrt(k); its estimate of 20000 draws strays by
+     * sqrt((2 + 6/k + ...)/n)/2 or so: 0.01 to 0.04; five times that is allowed */
+    static const double SHAPES[] = {0.25, 1, 4};
+    for (size_t i = 0; i < ARRAY_LEN(SHAPES); i++) {
+        intervals(10, SHAPES[i], &mean, &variation);
+        EXPECT(near(mean, 0.1)); /* scaled to be so */
+        EXPECT(fabs(variation * sqrt(SHAPES[i]) - 1) < 0.15);
+    }
+    double times[3] = {1, 1, 1};
+    struct bench_random r = {1};
+    bench_arrivals(times, 3, INFINITY, 1, &r);
+    EXPECT(times[0] == 0 && times[2] == 0);
+}
+
+static size_t count_of(const char *text, char c) {
+    size_t n = 0;
+    for (; *text; text++)
+        n += *text == c;
+    return n;
+}
+
+TEST(bench_random_prompts_have_the_lengths_and_the_prefix) {
+    struct bench_dataset_config c = {.count = 200,
+                                     .vocab = 500,
+                                     .input_len = 20,
+                                     .output_len = 8,
+                                     .prefix_len = 4,
+                                     .range_ratio = 0.5};
+    struct bench_random r = {7}, again = {7};
+    bench_prompts prompts = {0}, same = {0};
+    size_t least = 1000, most = 0;
+    bench_random_prompts(&c, &r, &prompts);
+    bench_random_prompts(&c, &again, &same);
+    EXPECT_EQ(prompts.count, 200);
+    for (size_t i = 0; i < prompts.count; i++) {
+        size_t tokens = count_of(prompts.items[i].json, ',') + 1;
+        least = MIN(least, tokens);
+        most = MAX(most, tokens);
+        EXPECT(prompts.items[i].max_tokens >= 4 && prompts.items[i].max_tokens <= 12);
+        EXPECT_STR(prompts.items[i].json, same.items[i].json);
+        size_t prefix = 0;
+        for (size_t commas = 0; commas < 4; prefix++)
+            commas += prompts.items[0].json[prefix] == ',';
+        EXPECT(!strncmp(prompts.items[i].json, prompts.items[0].json, prefix));
+    }
+    EXPECT(least >= 14 && least <= 16 && most <= 34 && most >= 32);
+    bench_prompts_release(&prompts);
+    bench_prompts_release(&same);
+}
+
+static char path[] = "/tmp/trireme-test-bench-XXXXXX";
+static const char *file_of(const char *text) {
+    if (strchr(path, 'X'))
+        close(mkstemp(path));
+    FILE *f = fopen(path, "w");
+    fputs(text, f);
+    fclose(f);
+    return path;
+}
+__attribute__((destructor)) static void remove_file(void) {
+    unlink(path);
+}
+
+TEST(bench_sharegpt_takes_the_first_two_turns) {
+    struct bench_dataset_config c = {.count = 5};
+    struct bench_random r = {1};
+    struct error err;
+    bench_prompts prompts = {0};
+    const char *file =
+        file_of("[{\"id\":1,\"conversations\":[{\"from\":\"human\",\"value\":\"one \\\"two\\\"\"},"
+                "{\"value\":\"12345678\",\"from\":\"gpt\"},{\"from\":\"human\",\"value\":\"no\"}]},"
+                "{\"conversations\":[{\"from\":\"human\",\"value\":\"alone\"}]},"
+                "{\"conversations\":[]},{\"x\":{\"y\":[1]}}]");
+    EXPECT_EQ(bench_sharegpt_prompts(file, &c, &r, &prompts, &err), 0);
+    EXPECT_EQ(prompts.count, 1);
+    EXPECT_STR(prompts.items[0].json, "\"one \\\"two\\\"\"");
+    EXPECT_EQ(prompts.items[0].max_tokens, 2);
+    bench_prompts_release(&prompts);
+    static const char *const BAD[] = {"",
+                                      "{}",
+                                      "[1]",
+                                      "[]",
+                                      "[{\"conversations\":[\"\\u0041\"]}]",
+                                      "[{\"conversations\":[{\"value\":1}]}]",
+                                      "[{\"conversations\":[{\"value\":\"x\"}"};
+    for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
+        EXPECT(bench_sharegpt_prompts(file_of(BAD[i]), &c, &r, &prompts, &err) < 0);
+        EXPECT_EQ(prompts.count, 0);
+    }
+}
+
+TEST(bench_traces_are_read_in_both_forms) {
+    struct bench_dataset_config c = {.count = 3, .vocab = 9};
+    struct bench_random r = {1};
+    struct error err;
+    bench_prompts prompts = {0};
+    const char *file = file_of(
+        "{\"timestamp\":1000,\"input_length\":600,\"output_length\":5,\"hash_ids\":[7,8]}\n"
+        "{\"timestamp\":1500,\"input_length\":512,\"output_length\":0,\"hash_ids\":[7]}\n"
+        "{\"timestamp\":4000,\"input_length\":3,\"output_length\":6,\"hash_ids\":[8],\"z\":[]}\n"
+        "{\"timestamp\":5000,\"input_length\":3,\"output_length\":6}\n");
+    EXPECT_EQ(bench_trace_prompts(file, &c, &r, &prompts, &err), 0);
+    EXPECT_EQ(prompts.count, 3);
+    EXPECT(prompts.items[0].at == 0 && near(prompts.items[1].at, 0.5));
+    EXPECT(near(prompts.items[2].at, 3));
+    EXPECT_EQ(count_of(prompts.items[0].json, ','), 599);
+    EXPECT_EQ(prompts.items[1].max_tokens, 1);
+    size_t common = strlen(prompts.items[1].json) - 1; /* one block: its bracket differs */
+    EXPECT(!strncmp(prompts.items[0].json, prompts.items[1].json, common));
+    EXPECT(strncmp(prompts.items[0].json, prompts.items[2].json, 6));
+    bench_prompts_release(&prompts);
+    c.max_len = 100;
+    file = file_of("TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
+                   "2023-11-16 23:59:59.7500000,374,44\r\n2023-11-17 00:00:00.2500000,3,440\n");
+    EXPECT_EQ(bench_trace_prompts(file, &c, &r, &prompts, &err), 0);
+    EXPECT_EQ(prompts.count, 2);
+    EXPECT(near(prompts.items[1].at, 0.5));
+    EXPECT_EQ(count_of(prompts.items[0].json, ','), 99);
+    EXPECT_EQ(prompts.items[1].max_tokens, 100);
+    bench_prompts_release(&prompts);
+    static const char *const BAD[] = {"",
+                                      "{\"timestamp\":1}\n",
+                                      "{\"timestamp\":1,\"input_length\":-4,\"output_length\":5}\n",
+                                      "a,b,c\n2023-11-16 23:59,1,2\n",
+                                      "a,b,c\n2023-11-16 23:59:59,1,2,3\n",
+                                      "a,b,c\n2023-13-16 23:59:59,1,2\n",
+                                      "a,b,c\n-2147483648-1-1 23:59:59,1,2\n",
+                                      "{\"timestamp\":9,\"input_length\":4,\"output_length\":5}\n"
+                                      "{\"timestamp\":1,\"input_length\":4,\"output_length\":5}\n"};
+    for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
+        EXPECT(bench_trace_prompts(file_of(BAD[i]), &c, &r, &prompts, &err) < 0);
+        bench_prompts_release(&prompts);
+    }
+}
+
+TEST(bench_report_has_the_known_layout) {
+    struct bench_about about = {.backend = "openai",
+                                .dataset = "random",
+                                .model = "m",
+                                .rate = 2.5,
+                                .burstiness = 1,
+                                .max_open = 7,
+                                .measures = 1u << BENCH_TTFT | 1u << BENCH_TPOT};
+    struct bench_report r = {.completed = 3, .seconds = 1.5, .request_rate = 2};
+    struct error err;
+    struct buf text, json, table;
+    buf_init(&text, 0);
+    buf_init(&json, 0);
+    buf_init(&table, 0);
+    EXPECT_EQ(bench_percentiles_parse("99.9", &about.percentiles, &err), 0);
+    r.measures[BENCH_TTFT] = (struct bench_figures){1, 2, 3, {4}, 3};
+    bench_report_text(&text, &about, &r);
+    EXPECT(strstr(buf_text(&text), "============ Serving Benchmark Result ============\n"
+                                   "Successful requests:                     3         \n"));
+    EXPECT(strstr(buf_text(&text), "Maximum request concurrency:             7         \n"));
+    EXPECT(strstr(buf_text(&text), "---------------Time to First Token----------------\n"
+                                   "Mean TTFT (ms):                          1.00      \n"));
+    EXPECT(strstr(buf_text(&text), "P99.9 TTFT (ms):                         4.00      \n"));
+    EXPECT(!strstr(buf_text(&text), "TPOT")); /* no request had one */
+    EXPECT(!strstr(buf_text(&text), "goodput"));
+    bench_report_json(&json, &about, &r, NULL, 0);
+    EXPECT(strstr(buf_text(&json), "\"p99.9_ttft_ms\":4,") &&
+           strstr(buf_text(&json), "\"mean_tpot_ms\":null"));
+    EXPECT(strstr(buf_text(&json), "\"request_goodput\":null") &&
+           !strstr(buf_text(&json), "ttfts"));
+    EXPECT_EQ(bench_compare(&table, buf_bytes(&json),
+                            bytes_of("{\"completed\":6,\"failed\":1}", 26), &err),
+              0);
+    EXPECT(strstr(buf_text(&table), "completed"));
+    EXPECT(strstr(buf_text(&table), "          3.00           6.00    2.000\n"));
+    EXPECT(!strstr(buf_text(&table), "duration"));
+    EXPECT(bench_compare(&table, buf_bytes(&json), bytes_of("{}", 2), &err) < 0);
+    EXPECT(bench_compare(&table, buf_bytes(&json), bytes_of("x", 1), &err) < 0);
+    buf_release(&text);
+    buf_release(&json);
+    buf_release(&table);
+}

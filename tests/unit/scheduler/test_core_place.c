@@ -1,0 +1,214 @@
+/* Where a sequence is placed: to the last block, by what it costs there, and who gives way. */
+#include "stage.h"
+
+static struct stage *with_blocks(uint32_t block_count) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->group.block_count = block_count;
+    CHECK(stage_hello(stage, w) == 0);
+    return stage;
+}
+
+static uint32_t running(const struct stage *stage) {
+    return sched_counts(stage->s).running;
+}
+
+/* Positions that a request in a slot of worker 0 was placed with. */
+static uint32_t computed_from(const struct stage *stage, uint32_t idx) {
+    for (size_t i = 0; i < ARRAY_LEN(stage->workers[0].slots); i++)
+        if (u128_equal(stage->workers[0].slots[i].request, stage_id(idx)))
+            return stage->workers[0].slots[i].computed_from;
+    return UINT32_MAX;
+}
+
+TEST(place_the_last_block_is_used) {
+    struct stage *stage = with_blocks(8);
+    stage_simple(stage, 0, 8 * 16 - 1, 1); /* and one token */
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 1));
+    stage_free(stage);
+}
+
+/* Each that runs may need a block more soon, and so many stay free, of an eighth of all at most. */
+TEST(place_leaves_blocks_for_those_that_run) {
+    static const struct {
+        uint32_t blocks, first, second;
+        bool both;
+    } CASES[] = {
+        /* blocks in all; blocks of the first; of the second */
+        {16, 4, 11, true},
+        {16, 4, 12, false},
+        {7, 3, 4, true}, /* an eighth of seven is none */
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct stage *stage = with_blocks(CASES[i].blocks);
+        stage_simple(stage, 0, CASES[i].first * 16 - 2, 2);
+        stage_run(stage);
+        EXPECT_EQ(running(stage), 1);
+        stage_simple(stage, 1, CASES[i].second * 16 - 2, 2);
+        stage_run(stage);
+        EXPECT_EQ(running(stage), CASES[i].both ? 2 : 1);
+        stage_finish(stage);
+        EXPECT(stage_is_right(stage, 0, 0, 2) && stage_is_right(stage, 1, 0, 2));
+        stage_free(stage);
+    }
+}
+
+/* Blocks that another uses now are no new ones; those that nobody holds are, for they were free. */
+TEST(place_needs_no_room_for_what_is_in_use) {
+    for (int in_use = 0; in_use < 2; in_use++) {
+        struct stage *stage = with_blocks(16);
+        struct wire_submit submit = stage_submit(stage, 0, 10 * 16 + 2, 1 + 100 * in_use, 5);
+        stage_send(stage, &submit);
+        stage_run(stage);
+        EXPECT(stage_answer(stage, &stage->workers[0]));
+        stage_run(stage);
+        EXPECT_EQ(running(stage), in_use);
+        submit = stage_submit(stage, 1, 10 * 16 + 2, 1, 5); /* the same prompt */
+        stage_send(stage, &submit);
+        while (stage_answer(stage, &stage->workers[0])) {} /* so that a plan may go out */
+        stage_run(stage);
+        EXPECT_EQ(running(stage), 1 + in_use);
+        EXPECT_EQ(computed_from(stage, 1), 160);
+        stage_finish(stage);
+        EXPECT(stage_is_right(stage, 1, 0, 1));
+        stage_free(stage);
+    }
+}
+
+/* What is cached counts as many positions; each that runs there as 16, and what is left of its
+ * prompt. Of equals the first is taken. */
+TEST(place_weighs_cached_positions_against_load) {
+    static const struct {
+        uint32_t cached, load; /* at replica 0: positions; sequences in decode */
+        int chosen;
+    } CASES[] = {{0, 0, 0}, {16, 0, 0}, {0, 1, 1}, {16, 1, 0}, {16, 2, 1}, {32, 2, 0}, {48, 2, 0}};
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct stage *stage = stage_new(NULL);
+        struct wire_submit submit;
+        EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
+        if (CASES[i].cached) { /* one who has been there leaves a prefix */
+            submit = stage_submit(stage, 0, CASES[i].cached + 1, 1, 5);
+            stage_send(stage, &submit);
+            stage_finish(stage);
+        }
+        for (uint32_t k = 0; k < CASES[i].load; k++)
+            stage_simple(stage, 10 + k, 8, 200);
+        for (int turns = 0; turns < 3; turns++) {
+            stage_run(stage);
+            stage_answer(stage, &stage->workers[0]);
+        }
+        EXPECT_EQ(stage_hello(stage, stage_worker(stage, 1)), 0);
+        stage_run(stage);
+        EXPECT_EQ(running(stage), CASES[i].load);
+        submit = stage_submit(stage, 1, 100, 1, 5);
+        stage_send(stage, &submit);
+        stage_run(stage);
+        bool at_second = stage->workers[1].results.count > 0;
+        EXPECT_EQ(at_second, CASES[i].chosen);
+        stage_finish(stage);
+        EXPECT(stage_is_right(stage, 1, 0, 1));
+        stage_free(stage);
+    }
+}
+
+/* A probe takes the slot of the latest, not of the first, and of each only once. */
+TEST(place_the_latest_gives_way_to_a_probe_once) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.slot_count = 3;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    for (uint32_t i = 0; i < 3; i++)
+        stage_simple(stage, i, 10 + i, 60);
+    for (int turn = 0; turn < 4; turn++) {
+        stage_run(stage);
+        EXPECT(stage_answer(stage, w));
+    }
+    static const uint32_t GIVES_WAY[] = {2, 1, 0};
+    for (uint32_t probe = 0; probe < 3; probe++) {
+        struct wire_submit submit = stage_submit(stage, 10 + probe, 1, 1, 10 + probe);
+        submit.priority = WIRE_PRIORITY_PROBE;
+        stage_send(stage, &submit);
+        size_t before[3];
+        for (uint32_t i = 0; i < 3; i++)
+            before[i] = stage->requests[i].choices[0].tokens.count;
+        uint32_t passes = 0; /* who gets no token while the probe is there */
+        for (int turn = 0; turn < 20 && !stage->requests[10 + probe].choices[0].finish; turn++) {
+            stage_run(stage);
+            stage_answer(stage, w);
+        }
+        EXPECT(stage->requests[10 + probe].choices[0].finish != 0);
+        EXPECT_EQ(sched_counts(stage->s).preemptions, probe + 1);
+        for (uint32_t i = 1; i < 3; i++)
+            if (stage->requests[i].choices[0].tokens.count - before[i] <
+                stage->requests[passes].choices[0].tokens.count - before[passes])
+                passes = i;
+        EXPECT_EQ(passes, GIVES_WAY[probe]);
+        for (int turn = 0; turn < 6; turn++) {
+            stage_run(stage);
+            stage_answer(stage, w);
+        }
+    }
+    stage_finish(stage);
+    for (uint32_t i = 0; i < 3; i++)
+        EXPECT(stage_is_right(stage, i, 0, 60));
+    stage_free(stage);
+}
+
+/* A probe does not take the place of another. */
+TEST(place_probes_wait_for_each_other) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.slot_count = 1;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct wire_submit submit = stage_submit(stage, i, 10, 3, i);
+        submit.priority = WIRE_PRIORITY_PROBE;
+        stage_send(stage, &submit);
+    }
+    stage_finish(stage);
+    EXPECT_EQ(sched_counts(stage->s).preemptions, 0);
+    for (uint32_t i = 0; i < 2; i++)
+        EXPECT(stage_is_right(stage, i, 0, 3));
+    stage_free(stage);
+}
+
+/* One that is paused keeps its blocks while there is room, and gives them up for one who needs them;
+ * on a replica where that one could not run anyway it keeps them. */
+TEST(place_paused_gives_way_where_it_helps) {
+    for (int fits = 0; fits < 2; fits++) {
+        struct stage *stage = stage_new(NULL);
+        struct stage_worker *w = stage_worker(stage, 0);
+        w->hello.slot_count = fits ? 1 : 2;
+        w->hello.revision = (struct u128){1, 2};
+        EXPECT_EQ(stage_hello(stage, w), 0);
+        stage_simple(stage, 0, 20, 40);
+        for (int turn = 0; turn < 4; turn++) {
+            stage_run(stage);
+            EXPECT(stage_answer(stage, w));
+        }
+        struct wire_pause pause = {.request = stage_id(0), .paused = true};
+        sched_pause(stage->s, stage->now, stage->gateway, &pause);
+        stage_finish(stage);
+        EXPECT_EQ(running(stage), 1);
+        struct wire_submit submit = stage_submit(stage, 1, 20, 3, 1);
+        submit.resumed = !fits;
+        submit.attempt = stage->requests[1].attempt = !fits;
+        submit.revision = (struct u128){1, fits ? 2 : 3}; /* begun on another model */
+        int64_t sent_at = stage->now;
+        stage_send(stage, &submit);
+        stage_finish(stage);
+        EXPECT_EQ(stage_is_right(stage, 1, 0, 3), fits);
+        EXPECT_EQ(sched_counts(stage->s).preemptions, fits);
+        /* and waits for such a model so long, woken in time */
+        int64_t until = sent_at + stage->config.revision_grace_ms;
+        for (int i = 0; !fits && i < 100 && stage->now < until; i++) {
+            EXPECT_EQ(stage->requests[1].reject, 0);
+            stage->now = stage->wants;
+            stage_run(stage);
+        }
+        EXPECT_EQ(stage->requests[1].reject, fits ? 0 : WIRE_REJECT_REVISION);
+        EXPECT(fits || stage->now == until);
+        stage_free(stage);
+    }
+}

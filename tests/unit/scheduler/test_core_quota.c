@@ -1,0 +1,154 @@
+/* test_core_quota.c - what one tenant may take, with virtual time. */
+#include "stage.h"
+
+static struct stage *one_worker(void) {
+    struct stage *stage = stage_new(NULL);
+    CHECK(stage_hello(stage, stage_worker(stage, 0)) == 0);
+    return stage;
+}
+
+/* Asks for a tenant with these bounds; what was said by the end of the turn. */
+static uint32_t ask(struct stage *stage, uint32_t idx, uint64_t tenant, uint32_t requests,
+                    uint32_t minute_tokens, uint32_t prompt, uint32_t output) {
+    struct wire_submit submit = stage_submit(stage, idx, prompt, output, idx);
+    submit.tenant = (struct u128){tenant, 0};
+    submit.tenant_requests = requests;
+    submit.tenant_minute_tokens = minute_tokens;
+    stage_send(stage, &submit);
+    stage_run(stage);
+    return stage->requests[idx].reject;
+}
+
+TEST(quota_bounds_requests_at_one_time) {
+    struct stage *stage = one_worker();
+    EXPECT_EQ(ask(stage, 0, 1, 2, 0, 20, 6), 0);
+    EXPECT_EQ(ask(stage, 1, 1, 2, 0, 20, 6), 0);
+    EXPECT_EQ(ask(stage, 2, 1, 2, 0, 20, 6), WIRE_REJECT_TENANT_REQUESTS);
+    EXPECT(stage->requests[2].retry_after_ms > 0);
+    EXPECT_EQ(ask(stage, 3, 2, 2, 0, 20, 6), 0); /* another's are another's */
+    EXPECT_EQ(ask(stage, 4, 1, 3, 0, 20, 6), 0); /* the last bound told counts */
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 6) && stage_is_right(stage, 1, 0, 6));
+    EXPECT_EQ(ask(stage, 5, 1, 2, 0, 20, 6), 0); /* they have ended */
+    EXPECT_EQ(ask(stage, 6, 1, 2, 0, 20, 6), 0);
+    EXPECT_EQ(ask(stage, 7, 1, 2, 0, 20, 6), WIRE_REJECT_TENANT_REQUESTS);
+    struct wire_cancel cancel = {.request = stage_id(5), .choice = WIRE_ALL_CHOICES};
+    sched_cancel(stage->s, stage->now, stage->gateway, &cancel);
+    EXPECT_EQ(ask(stage, 8, 1, 2, 0, 20, 6), 0);
+    stage_finish(stage);
+    EXPECT_EQ(sched_counts(stage->s).rejected[WIRE_REJECT_TENANT_REQUESTS], 2);
+    stage_free(stage);
+}
+
+/* A minute's tokens are prompts and output; what was used past them is paid back before another is
+ * taken, and Retry-After says when that is. */
+TEST(quota_bounds_tokens_of_a_minute) {
+    struct stage *stage = one_worker();
+    EXPECT_EQ(ask(stage, 0, 1, 0, 600, 580, 40), 0); /* 20 are left, and 40 come */
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 40));
+    int64_t spent_at = stage->now;
+    EXPECT_EQ(ask(stage, 1, 1, 0, 600, 20, 4), WIRE_REJECT_TENANT_TOKENS);
+    int64_t retry_ms = stage->requests[1].retry_after_ms;
+    /* 620 of 600 are used, 10 a second come back, but for the time that the answer took */
+    EXPECT(retry_ms > 2000 - (spent_at - 1000) && retry_ms <= 2200);
+    EXPECT_EQ(ask(stage, 2, 2, 0, 600, 20, 4), 0);
+    stage->now += retry_ms - 200;
+    EXPECT_EQ(ask(stage, 3, 1, 0, 600, 20, 4), WIRE_REJECT_TENANT_TOKENS);
+    stage->now += 200;
+    EXPECT_EQ(ask(stage, 4, 1, 0, 600, 20, 4), 0);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 4, 0, 4));
+    stage_free(stage);
+}
+
+/* Ten minutes of a client that asks whenever it may: as many tokens as the bound says. */
+TEST(quota_holds_over_time) {
+    struct stage *stage = one_worker();
+    uint64_t used = 0;
+    uint32_t idx = 0;
+    int64_t begin = stage->now, end = begin + 600000;
+    while (stage->now < end && idx < STAGE_REQUESTS - 1) {
+        if (ask(stage, idx, 1, 0, 3000, 90, 10)) {
+            stage->now += stage->requests[idx].retry_after_ms;
+        } else {
+            stage_finish(stage);
+            used += 100;
+        }
+        idx++;
+    }
+    double minutes = (double)(stage->now - begin) / 60000;
+    EXPECT(stage->now >= end);
+    EXPECT(used >= (uint64_t)(3000 * minutes) && used <= (uint64_t)(3000 * (minutes + 1)) + 100);
+    stage_free(stage);
+}
+
+TEST(quota_refuses_nothing_that_was_taken_before) {
+    struct stage *stage = one_worker();
+    EXPECT_EQ(ask(stage, 0, 1, 1, 100, 90, 20), 0);
+    struct wire_submit submit = stage_submit(stage, 1, 50, 4, 1);
+    submit.tenant = (struct u128){1, 0};
+    submit.tenant_requests = 1;
+    submit.tenant_minute_tokens = 100;
+    submit.resumed = true; /* of a scheduler before this one */
+    stage_send(stage, &submit);
+    stage_run(stage);
+    EXPECT_EQ(stage->requests[1].reject, 0);
+    submit = stage_submit(stage, 2, 50, 4, 2); /* a further prompt of a request */
+    submit.tenant = (struct u128){1, 0};
+    submit.tenant_requests = 1;
+    submit.tenant_taken = true;
+    stage_send(stage, &submit);
+    stage_run(stage);
+    EXPECT_EQ(stage->requests[2].reject, 0);
+    EXPECT_EQ(ask(stage, 3, 1, 2, 0, 20, 4), WIRE_REJECT_TENANT_REQUESTS); /* both count */
+    stage_finish(stage);
+    stage_free(stage);
+}
+
+/* What is refused for another reason costs nothing. */
+TEST(quota_gives_back_what_was_not_taken) {
+    struct sched_config config;
+    sched_config_default(&config);
+    config.waiting_max = 1;
+    struct stage *stage = stage_new(&config);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.slot_count = 1;
+    CHECK(stage_hello(stage, w) == 0);
+    EXPECT_EQ(ask(stage, 0, 2, 0, 0, 20, 200), 0);
+    EXPECT_EQ(ask(stage, 1, 2, 0, 0, 20, 4), 0);
+    for (uint32_t i = 2; i < 10; i++)
+        EXPECT_EQ(ask(stage, i, 1, 1, 1000, 900, 4), WIRE_REJECT_OVERLOADED);
+    stage_finish(stage);
+    EXPECT_EQ(ask(stage, 10, 1, 1, 1000, 900, 4), 0);
+    stage_finish(stage);
+    stage_free(stage);
+}
+
+/* Of two tenants that always want more, one has three times the other's weight. */
+TEST(quota_weights_share_the_steps) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.slot_count = 2;
+    w->hello.steps_in_flight = 1;
+    CHECK(stage_hello(stage, w) == 0);
+    for (uint32_t i = 0; i < 200; i++) {
+        struct wire_submit submit = stage_submit(stage, i, 20, 6, i);
+        submit.tenant = (struct u128){1 + i % 2, 0};
+        submit.tenant_weight = i % 2 ? 300 : 100;
+        stage_send(stage, &submit);
+    }
+    uint32_t ended[2] = {0};
+    for (int turn = 0; turn < 5000 && ended[0] + ended[1] < 100; turn++) {
+        stage_run(stage);
+        stage_answer(stage, w);
+        stage->now++;
+        ended[0] = ended[1] = 0;
+        for (uint32_t i = 0; i < 200; i++)
+            ended[i % 2] += stage->requests[i].choices[0].finish != 0;
+    }
+    EXPECT_EQ(ended[0] + ended[1], 100);
+    EXPECT(ended[1] >= 72 && ended[1] <= 78);
+    stage_finish(stage);
+    stage_free(stage);
+}
