@@ -24,19 +24,20 @@ int grammar_compile(const struct grammar_source *source, const struct grammar_li
                     struct program *out, struct error *err) {
     struct grammar_limits standard = grammar_limits_default();
     struct builder b;
+    struct bytes text = source->text.len ? source->text : bytes_str(""); /* never null */
     uint32_t rule = FA_NONE;
     *out = (struct program){0};
-    if (!utf8_valid(source->text.data, source->text.len))
+    if (!utf8_valid(text.data, text.len))
         return error_set(err, ERR_INVALID, "the grammar is not UTF-8");
     builder_init(&b, limits ? limits : &standard);
     b.loose_space = !source->compact;
     b.plain = source->plain;
     switch (source->kind) {
-    case GRAMMAR_JSON_SCHEMA: rule = schema_to_rule(&b, source->text, source->ordered, err); break;
-    case GRAMMAR_REGEX: rule = regex_rule(&b, source->text, err); break;
-    case GRAMMAR_GBNF: rule = gbnf_to_rule(&b, source->text, err); break;
-    case GRAMMAR_LARK: rule = lark_to_rule(&b, source->text, source->ordered, err); break;
-    case GRAMMAR_STRUCTURE: rule = structure_to_rule(&b, source->text, source->ordered, err); break;
+    case GRAMMAR_JSON_SCHEMA: rule = schema_to_rule(&b, text, source->ordered, err); break;
+    case GRAMMAR_REGEX: rule = regex_rule(&b, text, err); break;
+    case GRAMMAR_GBNF: rule = gbnf_to_rule(&b, text, err); break;
+    case GRAMMAR_LARK: rule = lark_to_rule(&b, text, source->ordered, err); break;
+    case GRAMMAR_STRUCTURE: rule = structure_to_rule(&b, text, source->ordered, err); break;
     }
     int rc = rule == FA_NONE ? err->code : program_compile(&b, rule, out, err);
     builder_release(&b);

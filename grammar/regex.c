@@ -473,6 +473,8 @@ static void read_flags(struct reader *r) {
 
 int regex_to_dfa(struct builder *b, struct bytes pattern, bool whole, struct dfa *out,
                  struct error *err) {
+    if (!pattern.len) /* null and zero: clang's sanitizer objects to a sum of them */
+        pattern.data = (const uint8_t *)"";
     struct reader r = {.b = b,
                        .start = pattern.data,
                        .at = pattern.data,
@@ -480,8 +482,6 @@ int regex_to_dfa(struct builder *b, struct bytes pattern, bool whole, struct dfa
                        .err = err};
     struct dfa marked;
     *out = (struct dfa){0};
-    if (!pattern.len)
-        r.start = r.at = r.end = (const uint8_t *)"";
     read_flags(&r);
     uint32_t e = read_alternatives(&r);
     if (!r.rc && r.at < r.end)

@@ -35,7 +35,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len) {
         return 0;
     struct grammar_limits limits = {.states = 5000, .exprs = 5000, .bytes = 1 << 16, .depth = 32};
     struct grammar_source source = {.kind = (enum grammar_kind)(kind < 5 ? kind : data[0] % 5u),
-                                    .text = bytes_of(data + 2, len - 2),
+                                    .text =
+                                        len > 2 ? bytes_of(data + 2, len - 2) : bytes_of(NULL, 0),
                                     .ordered = data[1] & 1,
                                     .compact = data[1] & 2,
                                     .plain = data[1] & 4};
