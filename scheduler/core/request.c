@@ -159,7 +159,7 @@ static void keep_all(struct request *request, const struct wire_submit *submit, 
 
 /* What was resumed may have been complete already: its finish was lost with the scheduler
  * before. */
-static enum wire_finish finish_of(const struct sequence *q) {
+enum wire_finish seq_held_finish(const struct sequence *q) {
     const struct request *request = q->request;
     uint32_t output = seq_output_count(q);
     if (!output)
@@ -189,7 +189,7 @@ static void sequence_init(struct sched *s, struct sequence *q, struct request *r
         seq_set_output(s, q, choice->emitted, choice->sampler_state);
     q->sent = q->acked = q->sent_high = (uint32_t)choice->emitted.count;
     if (choice->finished) {
-        enum wire_finish finish = finish_of(q);
+        enum wire_finish finish = seq_held_finish(q);
         seq_finished_before(s, q, finish ? finish : WIRE_FINISH_CANCELLED);
     }
 }
@@ -293,7 +293,7 @@ void request_validate(struct sched *s, struct request *request) {
     request->validated = true;
     for (uint32_t i = 0; i < request->sequence_count; i++) {
         struct sequence *q = &request->sequences[i];
-        enum wire_finish finish = finish_of(q);
+        enum wire_finish finish = seq_held_finish(q);
         if (q->finish == WIRE_FINISH_NONE && finish)
             seq_finish(s, q, finish, false);
         else if (q->quiet && finish)

@@ -121,6 +121,8 @@ void request_bind(struct sched *s, struct request *request);
 /* Checks it against its model, once the model's sizes are known. May reject it, or finish sequences
  * that are complete already. */
 void request_validate(struct sched *s, struct request *request);
+/* How a sequence has ended whose output is what its gateway holds; WIRE_FINISH_NONE: it goes on. */
+enum wire_finish seq_held_finish(const struct sequence *q);
 /* Binds and validates what waited for this model to be known, or for its sizes. */
 void requests_bind_all(struct sched *s, struct model *model);
 /* The gateway has it from now on; what was owed to the one before is on no list. */

@@ -29,6 +29,10 @@ static void merge_choice(struct sched *s, struct sequence *q, const struct wire_
         seq_restart(s, q, choice->emitted, choice->sampler_state);
     q->sent = q->acked = q->sent_high = held;
     q->finish_sent = false;
+    /* complete as it stands: no row would ever end it; what is not validated yet ends then */
+    enum wire_finish finish = q->request->validated ? seq_held_finish(q) : WIRE_FINISH_NONE;
+    if (finish)
+        seq_finish(s, q, finish, false);
 }
 
 /* A higher attempt: the gateway (perhaps another one) takes the request up from the tokens it
@@ -44,11 +48,13 @@ static void take_over(struct sched *s, struct gateway *gateway, struct request *
     if (!request->resumable)
         stream_forget(s, request);
     request->deadline_at = submit->deadline_ms ? s->now + submit->deadline_ms : NEVER;
-    for (size_t i = 0; i < submit->choice_count; i++) {
+    for (size_t i = 0; i < submit->choice_count && !request->dropped; i++) {
         struct sequence *q = find_choice(request, submit->choices[i].choice);
         if (q)
             merge_choice(s, q, &submit->choices[i]);
     }
+    if (request->dropped) /* its last sequence ended, and there was no room for its record */
+        return;
     for (uint32_t i = 0; i < request->sequence_count; i++) {
         struct sequence *q = &request->sequences[i];
         seq_requeue(s, q);

@@ -157,6 +157,78 @@ TEST(delivery_resumed_request_continues_at_its_index) {
     stage_free(stage);
 }
 
+/* The gateway holds other tokens than the scheduler, and nothing is missing from them: they are right, the
+ * request has ended, and its slot is free for others. */
+TEST(delivery_higher_attempt_that_holds_all_gets_its_finish) {
+    static const struct {
+        uint32_t max_tokens, held, finish;
+    } ENDS[] = {{3, 3, WIRE_FINISH_LENGTH},
+                {4000, 2038, WIRE_FINISH_LENGTH}, /* all that the worker has room for */
+                {50, 3, WIRE_FINISH_STOP}};
+    static uint32_t emitted[2038];
+    for (size_t i = 0; i < ARRAY_LEN(emitted); i++)
+        emitted[i] = 1 + (uint32_t)(i % 4);
+    for (size_t end = 0; end < ARRAY_LEN(ENDS); end++)
+        for (uint32_t begun = 0; begun < 3; begun++) { /* waiting, with rows in flight, without */
+            struct stage *stage = stage_new(NULL);
+            EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
+            uint32_t stop = 3;
+            uint32_t held = ENDS[end].held;
+            struct wire_choice choice = {.emitted = {emitted, held}};
+            struct wire_submit submit = stage_submit(stage, 0, 10, ENDS[end].max_tokens, 0);
+            submit.stop_tokens = (struct u32s){&stop, ENDS[end].finish == WIRE_FINISH_STOP};
+            stage->auto_ack = false;
+            stage_send(stage, &submit);
+            if (begun)
+                stage_run(stage);
+            if (begun == 2)
+                stage_answer(stage, &stage->workers[0]);
+            submit.choices = &choice;
+            submit.choice_count = 1;
+            submit.attempt = stage->requests[0].attempt = 1;
+            submit.resumed = true;
+            struct stage_tokens *tokens = &stage->requests[0].choices[0].tokens;
+            tokens->count = 0;
+            for (size_t i = 0; i < held; i++)
+                vec_push(tokens, emitted[i]);
+            stage_send(stage, &submit);
+            stage_finish(stage);
+            EXPECT_EQ(stage->requests[0].choices[0].finish, ENDS[end].finish);
+            EXPECT_EQ(tokens->count, held);
+            EXPECT_EQ(sched_counts(stage->s).running, 0);
+            ack(stage, 0, 1, held + 1);
+            stage_run(stage);
+            EXPECT_EQ(sched_counts(stage->s).records, 0);
+            stage_free(stage);
+        }
+}
+
+/* Nothing is kept of what has ended: its gateway is told, and no timer is left of it. */
+TEST(delivery_higher_attempt_that_holds_all_may_leave_no_record) {
+    struct sched_config config;
+    sched_config_default(&config);
+    config.record_bytes = 1;
+    struct stage *stage = stage_new(&config);
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
+    uint32_t emitted[3] = {1, 2, 3};
+    struct wire_choice choice = {.emitted = {emitted, 3}};
+    struct wire_submit submit = stage_submit(stage, 0, 10, 3, 0);
+    stage->auto_ack = false;
+    stage_send(stage, &submit);
+    submit.choices = &choice;
+    submit.choice_count = 1;
+    submit.attempt = stage->requests[0].attempt = 1;
+    submit.resumed = true;
+    submit.deadline_ms = 1000;
+    stage_send(stage, &submit);
+    stage_finish(stage);
+    EXPECT_EQ(stage->requests[0].reject, WIRE_REJECT_UNKNOWN);
+    EXPECT_EQ(sched_counts(stage->s).records, 0);
+    stage->now += 1000000;
+    stage_run(stage);
+    stage_free(stage);
+}
+
 TEST(delivery_resumed_request_that_was_complete_gets_its_finish) {
     struct stage *stage = stage_new(NULL);
     EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
