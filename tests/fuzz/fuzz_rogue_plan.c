@@ -237,7 +237,7 @@ static void prepare(uint8_t how) {
                           (enum wire_grammar_kind)(1 + rogue_byte(&rogue) % WIRE_GRAMMAR_TOKENS),
                           text);
     struct pollfd fd = {.fd = grammar_store_fd(store), .events = POLLIN};
-    CHECK(poll(&fd, 1, 20000) == 1);
+    CHECK(poll(&fd, 1, 120000) == 1);
     while (grammar_store_answer(store, &hash, &failed)) {}
 }
 

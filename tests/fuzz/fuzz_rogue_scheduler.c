@@ -24,7 +24,7 @@
 #include "rogue/rogue.h"
 #include "text/bundle.h"
 
-enum { CLIENTS = 4, RUNS = 32, MAX_TOKENS = 12, PATIENCE_MS = 60000 };
+enum { CLIENTS = 4, RUNS = 32, MAX_TOKENS = 12, PATIENCE_MS = 120000 };
 
 /* ---- An honest scheduler: one run for each choice that was submitted ---- */
 

@@ -120,8 +120,9 @@ void house_open(struct house *h, enum wire_role rogue_role, const uint8_t *data,
     CHECK(h->gateway->registered == 1);
 }
 
-/* Requests of a gateway that has fallen silent are dropped after some seconds, replicas that were
- * lost are waited for as long: a minute is enough for all of it. */
+/* By the house's own clock, so that no machine is too slow. Requests of a gateway that has fallen
+ * silent are dropped after some seconds, replicas that were lost are waited for as long: a minute is
+ * enough for all of it. */
 static void run_to_the_end(struct house *h) {
     enum { PATIENCE_MS = 60000, LEAP_MS = 100 };
     memset(h->incarnations, 0, sizeof h->incarnations);
