@@ -470,6 +470,9 @@ TEST(option_arguments_fill_rows_that_have_no_flag) {
     EXPECT_EQ(spell("--names x y --model a --out b"), 0);
     EXPECT_STR(have.names, "x,y");
     option_free(&SPELLED, &have);
+    EXPECT_EQ(spell("a b --names x y"), 0); /* to the end */
+    EXPECT_STR(have.names, "x,y");
+    option_free(&SPELLED, &have);
 }
 
 TEST(option_flags_of_others_are_noted_or_refused) {
@@ -595,4 +598,33 @@ TEST(option_is_set_alone) {
     EXPECT(strstr(why.text, "did you mean --port?"));
     EXPECT_EQ(lists.port, 5);
     option_free(&LIST_TABLE, &lists);
+}
+
+/* A flag whose value may be missing takes what follows unless that is a flag; a negative number is
+ * none. */
+TEST(option_values_that_may_be_missing) {
+    static const struct {
+        const char *after;
+        int64_t gpu;
+        bool verbose;
+    } cases[] = {{NULL, -7, false}, {"3", 3, false},   {"-0", 0, false}, {"-1", -1, false},
+                 {"-5", -5, false}, {"-9", -9, false}, {"-v", -7, true}, {"--verbose", -7, true},
+                 {"0", 0, false},   {"--", -7, false}};
+    struct {
+        int64_t gpu;
+        bool verbose;
+    } some;
+    static const struct option_row rows[] = {
+        {"gpu", 0, OPTION_INT, 0, "0", .min = -9, .max = 9, .alone = "-7", .help = "."},
+        {"verbose", 'v', OPTION_BOOL, sizeof(int64_t), "false", .help = "."}};
+    static const struct option_table table = {
+        .program = "t", .synopsis = "[OPTIONS]", .summary = "Tests.", .rows = rows, .count = 2};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        char *argv[] = {"t", "--gpu", (char *)cases[i].after, NULL};
+        EXPECT_EQ(option_parse(&table, &some, cases[i].after ? 3 : 2, argv, NULL, 0, NULL, &why),
+                  0);
+        EXPECT_EQ(some.gpu, cases[i].gpu);
+        EXPECT_EQ(some.verbose, cases[i].verbose);
+        option_free(&table, &some);
+    }
 }

@@ -100,6 +100,67 @@ TEST(values_of_the_wrong_kind_are_refused_by_name) {
     EXPECT(strstr(err.text, "'n'") != NULL); /* the first one */
 }
 
+/* A field of two names: each may stand alone, and both must say the same. */
+TEST(fields_that_say_the_same_are_one) {
+    static const struct {
+        const char *text;
+        bool same;
+    } cases[] = {{"{\"a\":2,\"b\":2}", true},
+                 {"{\"a\":2,\"b\":3}", false},
+                 {"{\"a\":true,\"b\":true}", true},
+                 {"{\"a\":true,\"b\":false}", false},
+                 {"{\"a\":\"x\",\"b\":\"x\"}", true},
+                 {"{\"a\":\"x\",\"b\":\"y\"}", false},
+                 {"{\"a\":2,\"b\":\"2\"}", false},
+                 {"{\"a\":[1],\"b\":[1]}", false},
+                 {"{\"b\":2}", true},
+                 {"{\"a\":null,\"b\":2}", true},
+                 {"{\"a\":false,\"b\":true}", true},
+                 {"{\"a\":2}", false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        EXPECT_EQ(opens(cases[i].text), 0);
+        config_find(&config, 0, "b");
+        config_consume_same(&config, 0, "a", "b");
+        int rc = config_finish(&config, NULL, &err);
+        if (rc != (cases[i].same ? 0 : ERR_UNSUPPORTED))
+            check_fail(__FILE__, __LINE__, "%s: %d %s", cases[i].text, rc, err.text);
+    }
+    EXPECT_EQ(opens("{\"a\":2,\"b\":3}"), 0);
+    config_consume_same(&config, 0, "a", "b");
+    EXPECT_EQ(config_finish(&config, NULL, &err), ERR_UNSUPPORTED);
+    EXPECT(strstr(err.text, "'a' and 'b' disagree"));
+}
+
+TEST(lists_of_numbers_fit_or_are_refused_by_name) {
+    static const char *const cases[] = {"{\"l\":[1,2,3]}", "{\"l\":3}", "{\"l\":[1,true]}",
+                                        "{\"l\":[1e999]}"};
+    double list[2] = {0};
+    EXPECT_EQ(opens("{\"l\":[1,-2.5],\"e\":[],\"n\":null}"), 0);
+    EXPECT_EQ(config_doubles(&config, 0, "l", list, 2), 2);
+    EXPECT(list[0] == 1 && list[1] == -2.5);
+    EXPECT_EQ(config_doubles(&config, 0, "e", list, 2), 0);
+    EXPECT_EQ(config_doubles(&config, 0, "n", list, 2), 0);
+    EXPECT_EQ(config_doubles(&config, 0, "absent", list, 2), 0);
+    EXPECT_EQ(config_finish(&config, NULL, &err), 0);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        EXPECT_EQ(opens(cases[i]), 0);
+        EXPECT_EQ(config_doubles(&config, 0, "l", list, 2), 0);
+        EXPECT_EQ(config_finish(&config, NULL, &err), ERR_INVALID);
+        EXPECT(strstr(err.text, "'l'"));
+    }
+}
+
+/* What config_object gave for an object that is not there has no fields. */
+TEST(an_absent_object_has_no_fields) {
+    EXPECT_EQ(opens("{\"n\":1}"), 0);
+    uint32_t none = (uint32_t)config_object(&config, 0, "rope");
+    EXPECT(!config_find(&config, none, "n") && !config_has(&config, none, "n") &&
+           !config_has_key(&config, none, "n"));
+    EXPECT_EQ(config_int(&config, none, "n", 5), 5);
+    const struct config_node *n = config_find(&config, 0, "n");
+    EXPECT(n && !config_has_key(&config, (uint32_t)(n - config.nodes), "n")); /* nor has a number */
+}
+
 TEST(malformed_files_are_refused) {
     static const char *const cases[] = {"",
                                         "[]",

@@ -51,6 +51,32 @@ static const struct row ROWS[] = {
      "\"type\":\"number\"}},\"type\":\"object\"}}}]}",
      {"{\"a\":1}"},
      {"{\"a\":5}", "{}"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"enum\":[{\"a\":1},{\"a\":4},{\"a\":5},{\"a\":10}],"
+     "\"properties\":{\"a\":{\"oneOf\":[{\"minimum\":5},{\"multipleOf\":2}]}}}",
+     {"{\"a\":4}", "{\"a\":5}"},
+     {"{\"a\":1}", "{\"a\":10}"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"enum\":[1,4,5,10],\"anyOf\":[{\"minimum\":5},{\"multipleOf\":2}],\"not\":{\"const\":10}}",
+     {"4", "5"},
+     {"1", "10"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"enum\":[{\"a\":1},{\"a\":\"x\"},{\"b\":1},{\"ab\":1},{\"ab\":null},{}],"
+     "\"properties\":{\"a\":{\"type\":\"integer\"}},\"patternProperties\":{\"^ab\":{\"type\":\"null\"}},"
+     "\"additionalProperties\":false}",
+     {"{\"a\":1}", "{\"ab\":null}", "{}"},
+     {"{\"a\":\"x\"}", "{\"b\":1}", "{\"ab\":1}"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"enum\":[{},{\"a\":1},{\"a\":1,\"b\":2},{\"a\":1,\"b\":2,\"c\":3},{\"b\":2,\"c\":3}],"
+     "\"required\":[\"a\"],\"minProperties\":2,\"maxProperties\":2}",
+     {"{\"a\":1,\"b\":2}"},
+     {"{}", "{\"a\":1}", "{\"a\":1,\"b\":2,\"c\":3}", "{\"b\":2,\"c\":3}"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"enum\":[[],[1],[1,\"x\"],[1,2],[\"x\",\"x\"],[1,\"x\",\"y\"]],"
+     "\"prefixItems\":[{\"type\":\"integer\"}],\"items\":{\"type\":\"string\"},\"minItems\":1,"
+     "\"maxItems\":2}",
+     {"[1]", "[1,\"x\"]"},
+     {"[]", "[1,2]", "[\"x\",\"x\"]", "[1,\"x\",\"y\"]"}},
     {GRAMMAR_REGEX, "ab?[^x]*", {"a", "ab \"c"}, {"~", "abx"}},
     {GRAMMAR_JSON_SCHEMA,
      "{\"oneOf\":[{\"properties\":{\"na\":{\"type\":\"string\"}},\"required\":[\"na\"]},"

@@ -67,6 +67,26 @@ TEST(core_counts_steps_by_their_size) {
     stage_free(stage);
 }
 
+/* The last bucket has all that is larger. */
+TEST(core_counts_the_largest_steps_together) {
+    static const uint32_t sizes[] = {16384, 16385, 40000};
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.max_step_tokens = w->hello.max_context = 50000;
+    w->group.block_count = 4096;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    for (uint32_t i = 0; i < ARRAY_LEN(sizes); i++) {
+        stage_simple(stage, i, sizes[i], 1);
+        stage_finish(stage);
+        EXPECT(stage_is_right(stage, i, 0, 1));
+    }
+    const struct wire_model_status *m = sched_status(stage->s).models;
+    EXPECT_EQ(m->step_buckets[WIRE_STEP_BUCKETS - 2].steps, 1);
+    EXPECT_EQ(m->step_buckets[WIRE_STEP_BUCKETS - 1].steps, 2);
+    EXPECT_EQ(m->steps, 3);
+    stage_free(stage);
+}
+
 TEST(core_batches_many_requests) {
     struct stage *stage = stage_new(NULL);
     EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);

@@ -189,6 +189,69 @@ TEST(pipeline_results_that_do_not_fit_start_the_worker_anew) {
     stage_free(stage);
 }
 
+/* One column that is too short or too long at a time. */
+TEST(pipeline_results_of_another_shape_start_the_worker_anew) {
+    struct stage *stage = worker_with_stop(1);
+    struct stage_worker *w = &stage->workers[0];
+    stage_simple(stage, 0, 10, 20);
+    for (size_t i = 0; i < 12; i++) {
+        stage_run(stage);
+        EXPECT_EQ(w->results.count, 1);
+        struct stage_result *r = &w->results.items[0];
+        uint32_t none[2] = {0};
+        float states[2] = {0};
+        struct wire_step_result result = {.plan_number = r->number,
+                                          .incarnation = w->hello.incarnation,
+                                          .slots = {r->slots, 1},
+                                          .token_counts = {r->counts, 1},
+                                          .finishes = {r->finishes, 1},
+                                          .tokens = {r->tokens, 1},
+                                          .logprobs.tops = {none, 0},
+                                          .sampler_states = {states, 0}};
+        size_t *columns[] = {&result.slots.count,         &result.token_counts.count,
+                             &result.finishes.count,      &result.tokens.count,
+                             &result.logprobs.tops.count, &result.sampler_states.count};
+        r->slots[1] = r->slots[0];
+        *columns[i / 2] = i < 8 ? i % 2 * 2 : 2 + i % 2;
+        EXPECT_EQ(sched_step_result(stage->s, stage->now, w->instance, &result), ERR_INVALID);
+        EXPECT_EQ(stage->requests[0].choices[0].tokens.count, 0);
+        w->hello.incarnation++;
+        EXPECT_EQ(stage_hello(stage, w), 0);
+    }
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 20));
+    stage_free(stage);
+}
+
+TEST(pipeline_results_that_came_before_or_of_another_life_are_counted_and_change_nothing) {
+    struct stage *stage = worker_with_stop(1);
+    struct stage_worker *w = &stage->workers[0];
+    stage_simple(stage, 0, 10, 20);
+    stage_run(stage);
+    EXPECT(stage_answer(stage, w));
+    stage_run(stage);
+    struct stage_result *r = &w->results.items[0];
+    struct wire_step_result result = {.plan_number = r->number - 1,
+                                      .incarnation = w->hello.incarnation,
+                                      .slots = {r->slots, 1},
+                                      .token_counts = {r->counts, 1},
+                                      .finishes = {r->finishes, 1},
+                                      .tokens = {r->tokens, 1}};
+    EXPECT_EQ(sched_step_result(stage->s, stage->now, w->instance, &result), 0);
+    EXPECT_EQ(sched_counts(stage->s).stale_messages, 1);
+    result.plan_number = r->number;
+    result.incarnation++;
+    EXPECT_EQ(sched_step_result(stage->s, stage->now, w->instance, &result), 0);
+    EXPECT_EQ(sched_counts(stage->s).stale_messages, 2);
+    EXPECT_EQ(sched_step_result(stage->s, stage->now, stage_instance(3), &result), 0);
+    EXPECT_EQ(sched_counts(stage->s).stale_messages, 3);
+    stage_run(stage);
+    EXPECT_EQ(stage->requests[0].choices[0].tokens.count, 1);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 20));
+    stage_free(stage);
+}
+
 TEST(pipeline_paused_ones_give_their_slots_to_who_waits) {
     struct stage *stage = stage_new(NULL);
     struct stage_worker *w = stage_worker(stage, 0);

@@ -419,6 +419,10 @@ static const struct parse_case cases[] = {
     {NULL, "functionary_v3.2", true, "get_weather\n" W_ARGS "\n>>>all\nok", "C(ok)" W_IS("0")},
     {NULL, "functionary_v3.2", true, "Hello", "C(Hello)"},
     {NULL, "functionary_v3.2", true, "nobody\n{\"a\": 1}", "C(nobody\n{\"a\": 1})"},
+    /* only the first call's mark stood in the prompt */
+    {NULL, "functionary_v3.2", true, "nobody\n{}>>>nobody\n{}", "C(nobody\n{}>>>nobody\n{})"},
+    {NULL, "functionary_v3.2", true, "all\nHi>>>nobody\n{}", "C(Hi>>>nobody\n{})"},
+    {NULL, "functionary_v3.2", true, "now\n{}>>>nobody\n{}", "C(>>>nobody\n{})T(0||now|{})"},
     {NULL, "functionary_v3.2", false, "a>>>python\nprint({1})", "C(a>>>python\nprint({1}))"},
     {NULL, "smollm3", false, "<tool_call>" W_CALL "</tool_call>", W_IS("0")},
     {NULL, "smollm3", false, "<code>\nget_weather(city=\"Paris\", days=2)\n</code>", W_IS("0")},
@@ -966,6 +970,34 @@ TEST(names_of_other_servers_are_known) {
         if (!reasoning_format_find(bytes_str(name)))
             check_fail(__FILE__, __LINE__, "no reasoning parser %s", name);
     EXPECT(count == 126);
+}
+
+/* The first of a row's names is its own, whichever of them was asked for. */
+TEST(a_format_is_called_by_its_first_name) {
+    EXPECT_STR(call_format_name(call_format_find(bytes_str("functionary_v3"))), "functionary_v3.2");
+    EXPECT_STR(call_format_name(call_format_find(bytes_str("hermes"))), "hermes");
+    EXPECT_STR(reasoning_format_name(reasoning_format_find(bytes_str("qwen3"))), "think");
+    EXPECT_STR(call_format_name(NULL), "none");
+    EXPECT_STR(reasoning_format_name(NULL), "none");
+}
+
+/* "MARK ..." of a format, those that count at the beginning of an answer alone with a "^". */
+static const char *marks_of(const char *name) {
+    static struct buf all;
+    struct call_mark marks[CALL_MARKS_MAX];
+    size_t count = call_format_marks(name ? call_format_find(bytes_str(name)) : NULL, marks);
+    buf_reset(&all);
+    for (size_t i = 0; i < count && i < CALL_MARKS_MAX; i++)
+        buf_addf(&all, "%s%s%s", i ? " " : "", marks[i].start_only ? "^" : "", marks[i].text);
+    return buf_text(&all);
+}
+
+TEST(marks_of_a_format_are_what_opens_and_what_stands_around) {
+    EXPECT_STR(marks_of(NULL), "");
+    EXPECT_STR(marks_of("smollm3"), "<tool_call> <code>");
+    EXPECT_STR(marks_of("kimi_k2"), "<|tool_calls_section_begin|> <|tool_call_begin|>");
+    EXPECT_STR(marks_of("pythonic"), "^[");
+    EXPECT_STR(marks_of("harmony"), "<|channel|>");
 }
 
 /* ---- choosing ---- */

@@ -251,6 +251,84 @@ static bool refused(struct planner *p, const char *what) {
     return true;
 }
 
+/* What says which process this is, and its place, stays as the caller has it. */
+TEST(a_description_keeps_whose_it_is) {
+    static struct planner p;
+    struct worker_settings settings = planner_settings(model_dir(), NULL);
+    EXPECT(planner_open(&p, &settings));
+    uint32_t block = 5;
+    struct u128 hash = {6, 7};
+    const struct wire_hello mine = {.role = WIRE_ROLE_WORKER,
+                                    .instance = {1, 2},
+                                    .pid = 3,
+                                    .name = bytes_str("name"),
+                                    .features = 4,
+                                    .version = bytes_str("version"),
+                                    .epoch_number = 8,
+                                    .epoch_instance = {9, 10},
+                                    .replica = {11, 12},
+                                    .rank = 13,
+                                    .tp = 14,
+                                    .stage = 15,
+                                    .pp = 16,
+                                    .incarnation = 17,
+                                    .state = WIRE_STATE_IDLE,
+                                    .held_blocks = {&block, 1},
+                                    .held_hashes = {&hash, 1}};
+    struct wire_hello got = mine;
+    executor_describe(p.executor, &got);
+    EXPECT(got.role == mine.role && u128_equal(got.instance, mine.instance) && got.pid == 3 &&
+           got.features == 4 && got.state == mine.state && got.incarnation == 17);
+    EXPECT(bytes_equal(got.name, mine.name) && bytes_equal(got.version, mine.version));
+    EXPECT(got.epoch_number == 8 && u128_equal(got.epoch_instance, mine.epoch_instance));
+    EXPECT(u128_equal(got.replica, mine.replica) && got.rank == 13 && got.tp == 14 &&
+           got.stage == 15 && got.pp == 16);
+    EXPECT(got.held_blocks.items == &block && got.held_blocks.count == 1 &&
+           got.held_hashes.items == &hash && got.held_hashes.count == 1);
+    EXPECT(got.slot_count == PLANNER_SLOTS && got.group_count == 1); /* and the rest is its own */
+    planner_close(&p);
+}
+
+/* The next result, of one row: its token count and finish. */
+static bool take_row(struct planner *p, uint32_t *count, uint32_t *finish) {
+    struct wire_step_result r;
+    if (executor_collect(p->executor, true, &r, &p->err) != 1 || r.slots.count != 1)
+        return false;
+    *count = r.token_counts.items[0];
+    *finish = r.finishes.items[0];
+    return true;
+}
+
+TEST(an_end_counts_for_its_own_sequence_from_its_result_on) {
+    static struct planner p;
+    uint32_t count, finish, alone[TOTAL];
+    struct worker_settings settings = planner_settings(model_dir(), NULL);
+    EXPECT(planner_open(&p, &settings));
+    make_prompts(p.about.logits_width);
+    add_prompt(&p, 1, 4);
+    EXPECT(planner_run(&p, 512, 1));
+    memcpy(alone, p.slots[1].tokens, sizeof alone);
+    /* a row behind the end is wasted: that there is no block for it any more is no error */
+    planner_put(&p, 0, prompts[2], 16, 17);
+    EXPECT(planner_step(&p, 512) && take_row(&p, &count, &finish));
+    EXPECT(count == 1 && finish == WIRE_FINISH_LENGTH);
+    vec_push(&p.rows, 0u);
+    vec_push(&p.counts, 1u);
+    EXPECT(planner_send(&p) && take_row(&p, &count, &finish));
+    EXPECT(count == 0 && finish == WIRE_FINISH_NONE);
+    /* the slot has another sequence when the end is seen */
+    vec_push(&p.releases, 0u);
+    planner_put(&p, 0, prompts[1], 5, 6);
+    EXPECT(planner_step(&p, 512));
+    vec_push(&p.releases, 0u);
+    struct planned *next = add_prompt(&p, 0, 4);
+    EXPECT(planner_step(&p, 512) && take_row(&p, &count, &finish));
+    EXPECT(count == 1 && finish == WIRE_FINISH_LENGTH);
+    EXPECT(planner_take(&p) && planner_run(&p, 512, 1));
+    EXPECT(same_text(next, alone));
+    planner_close(&p);
+}
+
 TEST(plans_that_do_not_fit_are_refused_and_change_nothing) {
     static struct planner p;
     struct worker_settings settings = planner_settings(model_dir(), NULL);
