@@ -221,17 +221,47 @@ static void check_timers(const struct sched *s) {
     }
 }
 
+static uint32_t count_new(const struct request *request) {
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < request->sequence_count; k++)
+        count += seq_is_waiting(&request->sequences[k]) && !seq_is_resumed(&request->sequences[k]);
+    return count;
+}
+
 static uint32_t count_waiting_new(const struct sched *s, const struct model *model) {
     uint32_t count = 0;
     for (size_t i = 0; i < s->request_ids.cap; i++) {
         const struct request *request = s->request_ids.entries[i].value;
-        if (!request || request->model != model)
-            continue;
-        for (uint32_t k = 0; k < request->sequence_count; k++)
-            count +=
-                seq_is_waiting(&request->sequences[k]) && !seq_is_resumed(&request->sequences[k]);
+        if (request && request->model == model)
+            count += count_new(request);
     }
     return count;
+}
+
+/* Of those new ones of a tenant that wait, the ones that a bound holds for. */
+static uint32_t count_tenant_new(const struct sched *s, const struct tenant *tenant) {
+    uint32_t count = 0, probes = 0;
+    for (size_t i = 0; i < s->request_ids.cap; i++) {
+        const struct request *request = s->request_ids.entries[i].value;
+        if (!request || request->tenant != tenant)
+            continue;
+        count += count_new(request);
+        probes += request_is_probe(request) ? count_new(request) : 0;
+    }
+    CHECK(count == tenant->new_count); /* (9) */
+    return count - probes;
+}
+
+/* (7) Of a tenant that is the j-th largest: at most places / j. */
+static void check_shares(const struct sched *s, const struct model *model) {
+    const struct waiting *w = &model->waiting;
+    bool beyond = model->waiting_new > s->config.waiting_max && list_is_empty(&s->fresh);
+    for (size_t i = 0; i < w->tenants.count; i++) {
+        uint32_t own = count_tenant_new(s, w->tenants.items[i]), place = 0;
+        for (size_t k = 0; k < w->tenants.count && own && beyond; k++)
+            place += count_tenant_new(s, w->tenants.items[k]) >= own;
+        CHECK(own * place <= s->config.waiting_max);
+    }
 }
 
 static void check_waiting_new(const struct sched *s) {
@@ -239,8 +269,7 @@ static void check_waiting_new(const struct sched *s) {
     for (const struct list_node *at = s->models.next; at != &s->models; at = at->next) {
         const struct model *model = LIST_ITEM(at, const struct model, link);
         CHECK(count_waiting_new(s, model) == model->waiting_new); /* (9) */
-        /* (7) */
-        CHECK(!list_is_empty(&s->fresh) || model->waiting_new <= s->config.waiting_max);
+        check_shares(s, model);
     }
 }
 

@@ -309,6 +309,7 @@ static void move_waiting(struct sched *s, const struct request *request) {
             continue;
         s->waiting_unbound--;
         request->model->waiting_new++;
+        request->tenant->new_count++;
     }
 }
 

@@ -41,8 +41,9 @@
  *       consecutive.
  *   (6) For each choice: acked <= the most ever sent in this attempt <= committed; a finish is sent
  *       only behind all tokens; what is owed and can be sent is on its gateway's list.
- *   (7) After a turn, waiting new sequences of a model do not exceed waiting_max, nor do those whose
- *       model is not known; resubmitted ones are counted apart.
+ *   (7) After a turn, waiting new sequences of a model exceed waiting_max by shares of tenants alone:
+ *       the j-th largest tenant has at most waiting_max / j. Those whose model is not known do not
+ *       exceed it. Probes and resubmitted ones are counted apart.
  *   (8) Tokens of a sequence never exceed its max_total, and every output token is below the
  *       logits' width.
  *   (9) Counters equal what a recount gives: waiting, running, leaving, resuming, bytes of kept
@@ -67,7 +68,9 @@ struct sched;
 struct sched_config {
     /* secret of the deployment: same after a restart, or held blocks miss */
     struct hash_key cache_key;
-    uint32_t waiting_max; /* new sequences that may wait for a model; past it: OVERLOADED */
+    /* new sequences that may wait for a model; past it and a tenant's share of it: OVERLOADED
+     * (waiting.h) */
+    uint32_t waiting_max;
     /* new requests that would wait longer than this, or than their own time: OVERLOADED; 0: no bound
      * (admission.h) */
     int32_t wait_max_ms;

@@ -28,6 +28,8 @@ static void count_waiting(struct sched *s, const struct sequence *q, int32_t by)
     }
     s->waiting_new += (uint32_t)by;
     *model_waiting_new(s, q->request->model) += (uint32_t)by;
+    if (q->request->tenant)
+        q->request->tenant->new_count += (uint32_t)by;
 }
 
 static void enter_held(struct sched *s, struct sequence *q) {

@@ -124,11 +124,19 @@ static bool submit_again(struct sched *s, struct gateway *gateway, struct reques
     return false;
 }
 
-/* The queue of this model; another model's is no reason. */
-static bool is_full(struct sched *s, struct bytes model_name, size_t count) {
-    struct model *model = model_find(s, model_name);
-    size_t most = (size_t)s->config.waiting_max + (model ? model->slot_total : 0);
-    return *model_waiting_new(s, model) + count > most;
+/* For so many sequences more: the queue of this model, where its tenant has its share already.
+ * Another model's is no reason, and a probe is never one too many. */
+static bool is_full(struct sched *s, const struct wire_submit *submit, size_t count) {
+    struct model *model = model_find(s, submit->model);
+    size_t slots = model ? model->slot_total : 0; /* what may be placed in this turn */
+    if (submit->priority == WIRE_PRIORITY_PROBE ||
+        *model_waiting_new(s, model) + count <= s->config.waiting_max + slots)
+        return false;
+    if (!model)
+        return true;
+    const struct tenant *tenant = waiting_tenant_find(&model->waiting, submit->tenant);
+    uint32_t share = waiting_share(&model->waiting, tenant, s->config.waiting_max);
+    return (tenant ? tenant->new_count : 0) + count > share + slots;
 }
 
 void sched_submit(struct sched *s, int64_t now, struct u128 from,
@@ -146,7 +154,7 @@ void sched_submit(struct sched *s, int64_t now, struct u128 from,
     if (!code && is_new) {
         if (s->draining)
             code = WIRE_REJECT_DRAINING;
-        else if (is_full(s, submit->model, count))
+        else if (is_full(s, submit, count))
             code = WIRE_REJECT_OVERLOADED;
     }
     uint32_t retry_ms;
@@ -171,13 +179,23 @@ void sched_submit(struct sched *s, int64_t now, struct u128 from,
     request_start(s, request);
 }
 
+/* Its tenant has no more than it finds in any case (waiting.h). Of no known model: all are one. */
+static bool is_within_share(const struct sched *s, const struct request *request) {
+    const struct tenant *tenant = request->tenant;
+    if (!tenant)
+        return false;
+    return tenant->new_count <=
+           waiting_share(&request->model->waiting, tenant, s->config.waiting_max);
+}
+
 /* The newest of this turn and of this model that may be refused: one that waits as a whole, if there
  * is any. */
 static struct request *newest_fresh(struct sched *s, const struct model *model) {
     struct request *newest = NULL;
     for (struct list_node *at = s->fresh.prev; at != &s->fresh; at = at->prev) {
         struct request *request = LIST_ITEM(at, struct request, fresh_link);
-        if (request->resumed || request->model != model)
+        if (request->resumed || request->model != model || request_is_probe(request) ||
+            is_within_share(s, request))
             continue;
         if (!request->sequences[0].started)
             return request;
@@ -209,7 +227,7 @@ static void refuse_long_waits(struct sched *s) {
     }
 }
 
-/* Too many wait for this model: the newest of this turn go. */
+/* Too many wait for this model: the newest of this turn go, but for those within a share. */
 static void refuse_too_many(struct sched *s, struct model *model) {
     struct request *refused;
     while (*model_waiting_new(s, model) > s->config.waiting_max &&

@@ -9,8 +9,9 @@
 
 struct sched;
 
-/* At the end of a turn: while more wait for a model than waiting_max, its newest of this turn are refused; the
- * others are told that they are accepted. */
+/* At the end of a turn: while more wait for a model than waiting_max, its newest of this turn are
+ * refused, of tenants with more than their share (waiting.h); the others are told that they are
+ * accepted. */
 void new_requests_finish(struct sched *s);
 
 #endif

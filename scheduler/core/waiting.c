@@ -47,10 +47,19 @@ void waiting_release(struct waiting *w) {
     id_map_release(&w->tenant_ids);
 }
 
+/* No tenant is a tenant, too. */
+static struct u128 key_of(struct u128 id) {
+    return u128_is_zero(id) ? (struct u128){1, 1} : id;
+}
+
+struct tenant *waiting_tenant_find(const struct waiting *w, struct u128 id) {
+    return id_map_get(&w->tenant_ids, key_of(id));
+}
+
 struct tenant *waiting_tenant_ref(struct waiting *w, struct u128 id) {
-    struct u128 key = u128_is_zero(id) ? (struct u128){1, 1} : id; /* no tenant is a tenant too */
-    struct tenant *tenant = id_map_get(&w->tenant_ids, key);
+    struct tenant *tenant = waiting_tenant_find(w, id);
     if (!tenant) {
+        struct u128 key = key_of(id);
         tenant = mem_alloc(sizeof *tenant);
         *tenant = (struct tenant){.id = key, .served = w->floor, .idx = (uint32_t)w->tenants.count};
         id_map_put(&w->tenant_ids, key, tenant);
@@ -63,7 +72,7 @@ struct tenant *waiting_tenant_ref(struct waiting *w, struct u128 id) {
 void waiting_tenant_unref(struct waiting *w, struct tenant *tenant) {
     if (--tenant->request_count)
         return;
-    CHECK(tenant->heap.count == 0);
+    CHECK(tenant->heap.count == 0 && tenant->new_count == 0);
     struct tenant *last = w->tenants.items[--w->tenants.count];
     w->tenants.items[tenant->idx] = last;
     last->idx = tenant->idx;
@@ -138,6 +147,13 @@ struct sequence *waiting_first(const struct waiting *w, bool resumed_allowed) {
     if (!fresh || !resumed)
         return fresh ? fresh : resumed;
     return waiting_before(fresh, resumed) ? fresh : resumed;
+}
+
+uint32_t waiting_share(const struct waiting *w, const struct tenant *tenant, uint32_t places) {
+    uint32_t sharers = !tenant || !tenant->new_count;
+    for (size_t i = 0; i < w->tenants.count; i++)
+        sharers += w->tenants.items[i]->new_count > 0;
+    return places / sharers;
 }
 
 static void check_heap(struct sequence *const *heap, size_t count, bool resumed) {

@@ -10,6 +10,13 @@
  * arrival. What a client says of priority orders its own tenant's alone. Resumed ones go before new
  * ones, but of the same tenant and lower priority; a probe (WIRE_PRIORITY_PROBE) goes before all.
  *
+ * The queue's places are bounded (submit.c). When they are all taken, a tenant still finds its share
+ * of them: the places by the number of tenants with something new in the queue, itself included. So
+ * one alone may have them all, and no one, however much it asks, keeps another out; nothing that
+ * was taken is given up for it. With T tenants the j-th largest holds at most places / j, and all
+ * together places * (1 + 1/2 + ... + 1/T). What counts is choices, those included that wait behind
+ * one of theirs that runs.
+ *
  * Invariants (waiting_check asserts them):
  *   (1) Each heap is ordered, and each sequence knows its index in it.
  *   (2) A tenant is known exactly while it has requests.
@@ -26,7 +33,8 @@ struct tenant {
     struct u128 id;
     uint64_t served; /* quota_cost of what was computed; raised when it comes back from idleness */
     uint32_t request_count;
-    uint32_t idx; /* in waiting.tenants */
+    uint32_t new_count; /* sequences of it that wait, in the queue, held or parked, and never ran */
+    uint32_t idx;       /* in waiting.tenants */
     VEC(struct sequence *) heap;
 };
 struct waiting {
@@ -41,6 +49,8 @@ struct waiting {
 void waiting_release(struct waiting *w);
 /* The tenant of this id, made when new, with one request more. Zero is a tenant, too. */
 struct tenant *waiting_tenant_ref(struct waiting *w, struct u128 id);
+/* The tenant of this id; NULL: it has no requests. */
+struct tenant *waiting_tenant_find(const struct waiting *w, struct u128 id);
 /* One request less; the last one's tenant is freed. */
 void waiting_tenant_unref(struct waiting *w, struct tenant *tenant);
 void waiting_add(struct waiting *w, struct sequence *q);    /* it is in no queue */
@@ -49,6 +59,8 @@ void waiting_remove(struct waiting *w, struct sequence *q); /* it is in this one
 struct sequence *waiting_first(const struct waiting *w, bool resumed_allowed);
 /* Of two of the same model, in a queue or not: a would be first. */
 bool waiting_before(const struct sequence *a, const struct sequence *b);
+/* Of so many places those that this tenant finds even if all are taken; NULL: a new one. */
+uint32_t waiting_share(const struct waiting *w, const struct tenant *tenant, uint32_t places);
 /* CHECKs the invariants. */
 void waiting_check(const struct waiting *w);
 

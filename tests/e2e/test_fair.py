@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import socket
 import tempfile
+import threading
 import time
 
 from serve import Serve, resident_bytes
@@ -150,3 +151,33 @@ def test_whole_answers_share_their_room():
         status, answer, _ = s.post("/v1/completions", dict(ask, n=20, max_tokens=100))  # past what is sent at once
         assert status == 200 and len(answer["choices"]) == 20 and len(json.dumps(answer)) > 256 << 10
         assert all(len(c["logprobs"]["tokens"]) == 100 for c in answer["choices"])
+
+
+def test_one_key_does_not_fill_the_queue():
+    """A key keeps far more choices waiting than there are places: another's requests are taken all the same."""
+    greedy = {"prompt": "Once upon a time", "max_tokens": 40, "ignore_eos": True, "n": 16}
+    small = {"prompt": "Once upon a time", "max_tokens": 2, "ignore_eos": True}
+    with tempfile.NamedTemporaryFile("w", prefix="trm-keys-") as keys:
+        keys.write("greedy\nother\n")
+        keys.flush()
+        with Serve(args=["--api-key-file", keys.name, "--slots", 4, "--queue-max", 32, "--queue-wait", "0"]) as s:
+            def ask(key, body):
+                return s.post("/v1/completions", body, headers={"Authorization": f"Bearer {key}"})
+            stop, refused = threading.Event(), []
+
+            def crowd():
+                while not stop.is_set():
+                    refused.append(ask("greedy", greedy)[0] == 429)
+                    stop.wait(0.02)
+            threads = [threading.Thread(target=crowd) for _ in range(8)]
+            for thread in threads:
+                thread.start()
+            try:
+                s.wait(lambda: refused.count(True) >= 8, 20, "a queue that is full")
+                answers = [ask("other", small)[0] for _ in range(20)]
+            finally:
+                stop.set()
+                for thread in threads:
+                    thread.join()
+        assert answers == [200] * 20, answers
+        return f"20 of 20 taken beside {refused.count(True)} of {len(refused)} of the other key refused"

@@ -10,6 +10,8 @@
  *   turns       of tenants with somebody new in the queue, the one that got least is next
  *   shares      what a tenant got is what was computed for it; who comes (back) begins where the one
  *               served last stands: never before (nothing is earned by idleness), never behind
+ *   places      past waiting_max nobody new is taken whose tenant has its share of the places
+ *               already, and nobody is refused whose tenant has not
  *   starvation  resumed ones go before new ones while there are credits; while a step has room,
  *               nothing that can run is left out of it; the oldest prompt has its quarter of a step
  *   preemption  paused ones first; then a sequence of the tenant whose latest came last, and of
@@ -418,6 +420,92 @@ void policy_plan(struct process *process, struct u128s ranks, const struct wire_
     }
 }
 
+/* ---- Places ---- */
+
+struct holding {
+    struct u128 tenant;
+    uint32_t count;
+};
+struct holdings {
+    struct holding *items;
+    size_t count, cap;
+};
+
+static uint32_t *held_by(struct holdings *held, struct u128 tenant) {
+    for (size_t i = 0; i < held->count; i++)
+        if (u128_equal(held->items[i].tenant, tenant))
+            return &held->items[i].count;
+    struct holding none = {.tenant = tenant};
+    vec_push(held, none);
+    return &held->items[held->count - 1].count;
+}
+
+/* What of each tenant waits and never ran, of the only model or (false) of none. */
+static void count_held(struct holdings *held, const struct sched *s, bool of_model) {
+    held->count = 0;
+    for (size_t i = 0; i < s->request_ids.cap; i++) {
+        const struct request *request = s->request_ids.entries[i].value;
+        if (!request || request->resumed || (request->model != NULL) != of_model)
+            continue;
+        for (uint32_t k = 0; k < request->sequence_count; k++) {
+            const struct sequence *q = &request->sequences[k];
+            bool waits = q->state == SEQ_HELD || q->state == SEQ_QUEUED || q->state == SEQ_PARKED;
+            *held_by(held, request->tenant_id) += waits && !q->started;
+        }
+    }
+}
+
+static int most_first(const void *a, const void *b) {
+    const struct holding *x = a, *y = b;
+    return x->count > y->count ? -1 : x->count < y->count;
+}
+
+static void check_places(struct process *process) {
+    struct holdings held = {0};
+    uint32_t places = process->world->config.waiting_max;
+    count_held(&held, process->core, true);
+    if (held.count)
+        qsort(held.items, held.count, sizeof *held.items, most_first);
+    for (size_t i = 0; i < held.count; i++)
+        MUST(process->world, held.items[i].count * (i + 1) <= places,
+             "%u of a tenant wait, the %uth most of them, for %u places", held.items[i].count,
+             (unsigned)i + 1, places);
+    vec_release(&held);
+}
+
+/* In the time there is nobody is refused for a long wait. */
+static bool may_wait(const struct process *process, bool has_deadline) {
+    return process->world->config.wait_max_ms == 0 && !has_deadline;
+}
+
+/* more: of this tenant, that are not counted. */
+static void check_refusal(struct process *process, struct u128 tenant, uint32_t more) {
+    struct holdings held = {0};
+    uint32_t places = process->world->config.waiting_max, sharers = 0;
+    count_held(&held, process->core, true);
+    uint32_t own = *held_by(&held, tenant) += more;
+    for (size_t i = 0; i < held.count; i++)
+        sharers += held.items[i].count > 0;
+    MUST(process->world, own * sharers > places,
+         "one is refused of a tenant that has, with it, %u of %u places, where %u tenants wait",
+         own, places, sharers);
+    vec_release(&held);
+}
+
+void policy_reject(struct process *process, const struct wire_reject *reject) {
+    const struct sched *s = process->core;
+    const struct request *request = id_map_get(&s->request_ids, reject->request);
+    if (request && request->model && reject->code == WIRE_REJECT_OVERLOADED &&
+        may_wait(process, request->deadline_at != NEVER))
+        check_refusal(process, request->tenant_id, 0);
+}
+
+void policy_submit(struct process *process, const struct wire_submit *submit, bool refused) {
+    if (refused && process->core->models.next != &process->core->models &&
+        may_wait(process, submit->deadline_ms != 0))
+        check_refusal(process, submit->tenant, (uint32_t)submit->choice_count);
+}
+
 void policy_turn_begins(struct process *process) {
     write_down(&process->policy.turn, process->core);
     write_down(&process->policy.plan, process->core);
@@ -435,6 +523,7 @@ void policy_turn_ends(struct process *process) {
                 check_pair(process, &p->now.items[i], &p->now.items[k]);
     }
     policy_shares(process);
+    check_places(process);
 }
 
 void policy_release(struct policy *p) {

@@ -55,6 +55,7 @@ static void on_deltas(void *ctx, struct u128 gateway, const struct wire_deltas *
 static void on_reject(void *ctx, struct u128 gateway, const struct wire_reject *reject) {
     struct process *p = ctx;
     set_stream(p, reject->request, false);
+    policy_reject(p, reject);
     uint32_t peer = peer_of(p, gateway);
     if (peer == PEERS)
         return;
@@ -221,7 +222,9 @@ static void take_submit(struct process *p, const struct message *m) {
                  !p->world->truths.items[submit->request.lo - 1].killer;
     note_attempt(p, submit->request, submit->attempt);
     set_stream(p, submit->request, lasts);
+    uint64_t before = sched_counts(p->core).rejected[WIRE_REJECT_OVERLOADED];
     sched_submit(p->core, p->world->now, m->from, submit);
+    policy_submit(p, submit, sched_counts(p->core).rejected[WIRE_REJECT_OVERLOADED] > before);
 }
 
 static void call_core(struct process *p, const struct message *m) {
@@ -354,7 +357,6 @@ void process_turn(struct world *w, uint32_t idx) {
     policy_turn_ends(p);
     sched_check(p->core);
     struct sched_counts counts = sched_counts(p->core);
-    MUST(w, counts.waiting <= w->config.waiting_max, "%u wait", counts.waiting);
     MUST(w, p->wants > w->now, "the core wants to run at once again");
     MUST(w, counts.attributable_deaths <= 9 * (uint64_t)w->killer_goal,
          "%llu deaths, and the one that kills is not refused",

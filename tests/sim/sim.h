@@ -393,6 +393,9 @@ void policy_shares(struct process *process);
 void policy_turn_begins(struct process *process);
 void policy_plan(struct process *process, struct u128s ranks, const struct wire_plan *plan);
 void policy_turn_ends(struct process *process);
+/* The core refuses a request: at the end of its turn, or (known no more) in its Submit. */
+void policy_reject(struct process *process, const struct wire_reject *reject);
+void policy_submit(struct process *process, const struct wire_submit *submit, bool refused);
 void policy_release(struct policy *policy);
 
 /* ---- moves.c ---- */

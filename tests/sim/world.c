@@ -145,6 +145,8 @@ static void choose_day(struct world *w) {
     c->lost_plan_ms = 600;
     c->fence_wait_ms = 4000;
     c->isolate_tenants = chance(w, 2);
+    if (mix(w->seed, 0x77616974) % 2)
+        c->wait_max_ms = 0;
     for (uint32_t i = 0; i < w->worker_count; i++) {
         struct fake_worker *worker = &w->workers[i];
         worker->replica = (struct u128){.lo = 77 + i, .hi = 1};
