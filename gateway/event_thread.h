@@ -3,16 +3,18 @@
  * share.
  *
  * Everything here belongs to that thread, so nothing is locked. What happens in a turn of it is
- * turn.h. No generation has a timer of its own: a tick comes every EVENT_THREAD_TICK_MS.
+ * turn.h. No generation has a timer of its own: a tick comes every EVENT_THREAD_TICK_MS, and looks at
+ * EVENT_THREAD_VISITS of them in a turn, so that ten thousand are no pause for the others.
  */
 #ifndef GATEWAY_EVENT_THREAD_H
 #define GATEWAY_EVENT_THREAD_H
 
 #include "gateway/gateway_state.h"
+#include "gateway/generation_list.h"
 #include "gateway/outbox.h"
 #include "gateway/submission_map.h"
 
-enum { EVENT_THREAD_TICK_MS = 100, HEALTH_WAITERS_MAX = 64 };
+enum { EVENT_THREAD_TICK_MS = 100, EVENT_THREAD_VISITS = 256, HEALTH_WAITERS_MAX = 64 };
 
 struct generation;
 struct follower;
@@ -38,9 +40,10 @@ struct event_thread {
     bool registered;    /* a scheduler is there, as far as this thread was told */
     struct epoch epoch; /* of it */
     struct submission_map submissions;
-    struct generation *generations; /* open ones, newest first */
-    struct resume *resumes;         /* clients that ask for a stream, not yet answered (resume.h) */
-    struct generation *opened;      /* opened in this turn, not yet tried; NULL: none */
+    struct generation_list generations;
+    bool round_goes_on;        /* a turn was asked for, in which the round goes on */
+    struct resume *resumes;    /* clients that ask for a stream, not yet answered (resume.h) */
+    struct generation *opened; /* opened in this turn, not yet tried; NULL: none */
     struct outbox outbox;
     int64_t now_us, now_ms; /* of this turn */
     int64_t busy_ms;       /* thread 0: when there was last something to do; 0: calm since a trim */

@@ -34,6 +34,7 @@ struct gateway_settings {
     uint64_t responses_bytes;  /* of answers that are kept (response_store.h) */
     uint64_t answers_max;      /* bytes of whole answers, of all that wait and are not read */
     uint64_t submit_max;       /* bytes of a Submit; 0: what a frame may have (tests: less) */
+    uint32_t visits_max;       /* as EVENT_THREAD_VISITS, which 0 is (tests: less) */
     const char *allow_hosts;   /* see hosts.h */
     const char *allow_origins; /* of web pages: see cors.h */
     bool share_port, trust_request_template;

@@ -29,10 +29,7 @@
 
 static void list_generation(struct generation *gen) {
     struct event_thread *thread = gen->thread;
-    gen->next = thread->generations;
-    if (gen->next)
-        gen->next->prev = gen;
-    thread->generations = gen;
+    generation_list_add(&thread->generations, gen);
     atomic_fetch_add(&thread->gw->open_count, 1);
     metric_add(METRIC(OPEN), 1);
     metric_add(METRIC(WAITING), 1);
@@ -40,12 +37,7 @@ static void list_generation(struct generation *gen) {
 
 static void unlist_generation(struct generation *gen) {
     struct event_thread *thread = gen->thread;
-    if (gen->prev)
-        gen->prev->next = gen->next;
-    else
-        thread->generations = gen->next;
-    if (gen->next)
-        gen->next->prev = gen->prev;
+    generation_list_remove(&thread->generations, gen);
     if (thread->opened == gen)
         thread->opened = NULL;
     if (gen->state == GENERATION_WAITING)

@@ -10,14 +10,6 @@
 #include "gateway/resume.h"
 #include "gateway/text_calls.h"
 
-/* Calls visit for every generation; it may end the one that it is given. */
-static void for_each_generation(struct event_thread *thread, void (*visit)(struct generation *)) {
-    for (struct generation *gen = thread->generations, *next; gen; gen = next) {
-        next = gen->next;
-        visit(gen);
-    }
-}
-
 static void on_deltas(struct event_thread *thread, const struct mail *mail) {
     if (!thread->registered || epoch_compare(mail->epoch, thread->epoch) != 0)
         return;
@@ -48,12 +40,12 @@ static void on_mail(struct event_thread *thread, struct mail *mail) {
     case MAIL_REGISTERED:
         thread->registered = true;
         thread->epoch = mail->epoch;
-        for_each_generation(thread, generation_resubmit);
+        generation_list_each(&thread->generations, generation_resubmit);
         resume_restart(thread);
         break;
     case MAIL_LOST: thread->registered = false; break;
     case MAIL_MODELS:
-        for_each_generation(thread, generation_try);
+        generation_list_each(&thread->generations, generation_try);
         resume_tick(thread);
         break;
     case MAIL_TEXT:
@@ -106,9 +98,33 @@ static void trim(struct event_thread *thread) {
     thread->busy_ms = 0;
 }
 
-void turn_tick(struct event_thread *thread) {
+static void go_on(void *ctx);
+
+/* What came in between has its turn first. Where there is no room for it the next tick goes on. */
+static bool ask_for_turn(struct event_thread *thread) {
+    struct gateway *gw = thread->gw;
+    pthread_mutex_lock(&gw->http_mutex);
+    bool asked = gw->http && http_thread_post(gw->http, thread->idx, go_on, thread);
+    pthread_mutex_unlock(&gw->http_mutex);
+    return asked;
+}
+
+/* Looks at some generations. */
+static void go_on(void *ctx) {
+    struct event_thread *thread = ctx;
+    uint32_t most = thread->gw->settings.visits_max;
     turn_collect(thread); /* so that nothing is asked of a scheduler already known to be gone */
-    for_each_generation(thread, generation_tick);
+    bool more = generation_list_go_on(&thread->generations, most ? most : EVENT_THREAD_VISITS,
+                                      generation_tick);
+    thread->round_goes_on = more && ask_for_turn(thread);
+}
+
+void turn_tick(struct event_thread *thread) {
+    event_thread_set_now(thread);
+    if (!thread->round_goes_on) {
+        generation_list_begin(&thread->generations);
+        go_on(thread);
+    }
     resume_tick(thread);
     outbox_flush_acks(&thread->outbox, thread->now_ms, true);
     health_tick(thread);
@@ -117,6 +133,6 @@ void turn_tick(struct event_thread *thread) {
 
 void turn_end(struct event_thread *thread) {
     resume_end(thread);
-    while (thread->generations)
-        generation_cancel(thread->generations);
+    while (thread->generations.first)
+        generation_cancel(thread->generations.first);
 }

@@ -15,7 +15,7 @@
 void turn_collect(struct event_thread *thread);
 /* Tries the generation that was opened in this turn, if any. */
 void turn_start_opened(struct event_thread *thread);
-/* Every EVENT_THREAD_TICK_MS. */
+/* Every EVENT_THREAD_TICK_MS: begins a round over the generations, which goes on in turns of its own. */
 void turn_tick(struct event_thread *thread);
 /* After the thread's HTTP has ended: ends the generations that are left (probes). */
 void turn_end(struct event_thread *thread);

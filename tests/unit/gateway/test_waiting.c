@@ -1,6 +1,7 @@
 /* Requests that are refused, that wait, or that are too late, and what the probes say meanwhile. */
 #include "world.h"
 
+#include "gateway/event_thread.h"
 #include "gateway/gateway_metrics.h"
 #include "gateway/health.h"
 
@@ -254,5 +255,38 @@ TEST(silence_is_filled_with_comments) {
     EXPECT(a.done);
     EXPECT_STR(a.finish[0], "length");
     answer_release(&a);
+    world_end(&w);
+}
+
+static bool has_answer(int fd) {
+    char byte;
+    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 1;
+}
+
+/* Two hundred requests wait for a scheduler that does not come, and a turn looks at one of them: the
+ * time that each may take is over long before two hundred ticks are. */
+TEST(a_round_is_no_longer_than_its_turns) {
+    enum { WAITING = 200, LATE_MS = WAITING * EVENT_THREAD_TICK_MS / 2 };
+    static int fds[WAITING];
+    struct world w;
+    struct answer a;
+    world_prepare(&w);
+    w.settings.threads = 1;
+    w.settings.visits_max = 1;
+    w.settings.request_timeout_ms = 500;
+    EXPECT(world_gateway(&w));
+    int64_t began_ms = clock_ms();
+    for (uint32_t i = 0; i < WAITING; i++)
+        fds[i] = client_open(w.port, "POST", "/v1/completions", NULL, "{\"prompt\":\"a\"}");
+    for (uint32_t i = 0; i < WAITING; i++)
+        while (!has_answer(fds[i]) && clock_ms() - began_ms < LATE_MS)
+            sleep_ms(1);
+    EXPECT(clock_ms() - began_ms < LATE_MS);
+    for (uint32_t i = 0; i < WAITING; i++) {
+        answer_init(&a);
+        client_finish(fds[i], &a);
+        EXPECT_EQ(a.status, 504);
+        answer_release(&a);
+    }
     world_end(&w);
 }
