@@ -113,11 +113,14 @@ static void add_line(const struct report *r, char *line) {
     report_add(r, "processes", item);
 }
 
-/* Answers look like "ok TEXT; TEXT" or "error TEXT". */
+/* Answers look like "ok TEXT; TEXT", "error TEXT" or SUPERVISOR_UNKNOWN "TEXT". */
 static int print_reply(const char *name, char *reply, bool json) {
+    static const char *const REFUSED[] = {"error ", SUPERVISOR_UNKNOWN};
     struct report report;
-    if (!strncmp(reply, "error ", 6)) {
-        fprintf(stderr, "trireme %s: %s\n", name, reply + 6);
+    for (size_t i = 0; i < ARRAY_LEN(REFUSED); i++) {
+        if (strncmp(reply, REFUSED[i], strlen(REFUSED[i])))
+            continue;
+        fprintf(stderr, "trireme %s: %s\n", name, reply + strlen(REFUSED[i]));
         return 1;
     }
     char *rest = reply + (strncmp(reply, "ok ", 3) ? 0 : 3);
@@ -175,7 +178,8 @@ static int ask(const struct option_table *table, const char *name, size_t words,
     snprintf(line, sizeof line, "%s%s%s%s%s", name, word[0] ? " " : "", word[0] ? word[0] : "",
              word[1] ? " " : "", word[1] ? word[1] : "");
     rc = supervisor_ask(run_dir, line, reply, sizeof reply, &err);
-    if (!rc && table == &load_options && !strncmp(reply, "error which model?", 18)) {
+    if (!rc && table == &load_options &&
+        !strncmp(reply, SUPERVISOR_UNKNOWN, sizeof SUPERVISOR_UNKNOWN - 1)) {
         rc = make_add_line(word[0], line, sizeof line, &err);
         if (!rc)
             rc = supervisor_ask(run_dir, line, reply, sizeof reply, &err);

@@ -123,6 +123,8 @@ struct serve {
     int lock_fd;
     struct buf notes;  /* of flags, one a line */
     char *config_path; /* owned: of the environment; NULL: none */
+    uint32_t
+        configured_count; /* models that the command line names; those behind them were added */
 };
 
 static int find_exe(struct serve *s, struct error *err) {
@@ -309,55 +311,66 @@ static char *added_path(const struct serve *s) {
     return path_join(s->run_dir, "models-added");
 }
 
-static int find_added(struct serve *s, const char *word, struct error *err) {
+static int find_added(struct serve *s, const char *word, uint32_t place, struct error *err) {
     if (s->config_path)
         setenv("TRIREME_CONFIG", s->config_path, 1);
-    int rc = serve_models_add(&s->models, word, s->argc, s->argv, err);
+    int rc = serve_models_add(&s->models, place, word, s->argc, s->argv, err);
     unsetenv("TRIREME_CONFIG");
     if (rc)
         return rc;
-    struct serve_model *m = &s->models.items[s->models.count - 1];
+    struct serve_model *m = &s->models.items[place];
     build_flags(s, CHILD_WORKER, m);
-    s->models.supervised[s->models.count - 1] = supervised(m);
+    s->models.supervised[place] = supervised(m);
     return 0;
 }
 
-static int add(void *ctx, const char *word, struct supervisor_model *next, struct error *err) {
-    struct serve *s = ctx;
+/* A line for each place behind those of the start; of a free one it is empty. */
+static void save_added(const struct serve *s) {
     struct buf words = {0};
-    struct error unread;
+    struct error err;
     char *path = added_path(s);
-    int rc = find_added(s, word, err);
-    if (!rc) {
-        if (file_exists(path) && file_read(path, 1 << 16, &words, &unread))
-            log_warn("added models are forgotten: %s", unread.text);
-        buf_addf(&words, "%s\n", word);
-        if (file_write_atomic(path, words.data, words.len, 0600, &unread))
-            log_warn("an added model is forgotten at the next start: %s", unread.text);
-        *next = s->models.supervised[s->models.count - 1];
-    }
+    for (uint32_t i = s->configured_count; i < s->models.count; i++)
+        buf_addf(&words, "%s\n", s->models.items[i].word ? s->models.items[i].word : "");
+    if (file_write_atomic(path, words.data, words.len, 0600, &err))
+        log_warn("which models were added is forgotten at the next start: %s", err.text);
     buf_release(&words);
     mem_free(path);
-    return rc;
 }
 
-/* The first that is not found ends it: those behind it would get its places. */
+static int add(void *ctx, const char *word, uint32_t *model, struct supervisor_model *next,
+               struct error *err) {
+    struct serve *s = ctx;
+    *model = serve_models_place(&s->models);
+    int rc = find_added(s, word, *model, err);
+    if (rc)
+        return rc;
+    save_added(s);
+    *next = s->models.supervised[*model];
+    return 0;
+}
+
+static void forget(void *ctx, uint32_t model) {
+    struct serve *s = ctx;
+    serve_models_remove(&s->models, model);
+    s->models.supervised[model] = (struct supervisor_model){0};
+    save_added(s);
+}
+
+/* Each at the place that it had: workers of it may run. One that is not found any more leaves its place free. */
 static uint32_t find_added_before(struct serve *s) {
-    uint32_t count = 0;
     struct buf words = {0};
     struct error err;
     char *path = added_path(s), *rest, *word;
-    int rc = file_exists(path) ? file_read(path, 1 << 16, &words, &err) : 0;
-    rest = words.data;
-    while (!rc && (word = rest ? strsep(&rest, "\n") : NULL)) {
-        rc = *word ? find_added(s, word, &err) : 0;
-        count += *word && !rc;
-    }
-    if (rc)
+    s->configured_count = s->models.count;
+    if (file_exists(path) && file_read(path, 1 << 16, &words, &err))
         log_warn("models that were added before are not served: %s", err.text);
+    rest = words.data;
+    for (uint32_t place = s->configured_count; (word = rest ? strsep(&rest, "\n") : NULL); place++)
+        if (*word && find_added(s, word, place, &err))
+            log_warn("a model that was added before is not served: %s", err.text);
     buf_release(&words);
     mem_free(path);
-    return count;
+    return s->models.count - s->configured_count;
 }
 
 static struct supervisor_config supervisor_config(struct serve *s) {
@@ -373,6 +386,7 @@ static struct supervisor_config supervisor_config(struct serve *s) {
                                        .silence_ms = s->settings->silence_ms,
                                        .renew = renew,
                                        .add = add,
+                                       .forget = forget,
                                        .renew_ctx = s,
                                        .admin_port = s->settings->admin_port};
     for (uint32_t i = 0; i < s->models.count; i++)

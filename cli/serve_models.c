@@ -217,10 +217,9 @@ static int choose_name(struct serve_models *all, struct serve_model *m, bool man
                : add_name(all, m, name, strlen(name), err);
 }
 
-/* The next of them, from a word of --model; it is to be released also after a failure. */
-static int read_one(struct serve_models *m, char *word, bool many, int argc, char **argv,
-                    struct error *err) {
-    struct serve_model *one = &m->items[m->count];
+/* One of them, from a word of --model; it is to be released also after a failure. */
+static int read_one(struct serve_models *m, struct serve_model *one, char *word, bool many,
+                    int argc, char **argv, struct error *err) {
     int rc = read_options(one, argc, argv, err);
     if (!rc)
         rc = read_word(m, one, word, err);
@@ -245,7 +244,7 @@ int serve_models_find(struct serve_models *m, const char *words, int argc, char 
             rc = error_set(err, ERR_INVALID, "more than %d models", SUPERVISOR_MODELS_MAX);
             break;
         }
-        rc = read_one(m, word, many, argc, argv, err);
+        rc = read_one(m, &m->items[m->count], word, many, argc, argv, err);
         m->count++;
     }
     mem_free(all);
@@ -352,6 +351,7 @@ static void release_one(struct serve_model *one) {
     }
     vec_release(&one->renewed);
     mem_free(one->given);
+    mem_free(one->word);
     mem_free(one->now);
     mem_free(one->path);
     mem_free(one->public_name);
@@ -365,38 +365,58 @@ static void release_one(struct serve_model *one) {
 }
 
 /* A model that was given no name goes by its worker's from now on: others must not have it. */
-static int name_is_free(const struct serve_models *m, const char *name, struct error *err) {
+static int name_is_free(const struct serve_models *m, const struct serve_model *one,
+                        struct error *err) {
     char other[WORKER_NAME_MAX];
     for (uint32_t i = 0; i < m->count; i++) {
+        if (!m->items[i].path || &m->items[i] == one)
+            continue;
         serve_model_public_name(&m->items[i], other);
-        if (!strcmp(other, name))
+        if (!strcmp(other, one->name))
             return error_set(err, ERR_INVALID,
                              "a model is called '%s': give this one another name, as NAME=PATH",
-                             name);
+                             one->name);
     }
     return 0;
 }
 
-int serve_models_add(struct serve_models *m, const char *word, int argc, char **argv,
-                     struct error *err) {
-    if (m->count == SUPERVISOR_MODELS_MAX)
+uint32_t serve_models_place(const struct serve_models *m) {
+    uint32_t place = 0;
+    while (place < m->count && m->items[place].path)
+        place++;
+    return place;
+}
+
+int serve_models_add(struct serve_models *m, uint32_t place, const char *word, int argc,
+                     char **argv, struct error *err) {
+    if (place >= SUPERVISOR_MODELS_MAX)
         return error_set(err, ERR_LIMIT, "there are %d models, and may be no more",
                          SUPERVISOR_MODELS_MAX);
     char *copy = mem_strdup(word);
     m->offline = true;
-    int rc = read_one(m, copy, true, argc, argv, err);
-    if (!rc && strchr(m->items[m->count].names, ','))
+    struct serve_model *one = &m->items[place];
+    int rc = read_one(m, one, copy, true, argc, argv, err);
+    if (!rc && strchr(one->names, ','))
         rc =
             error_set(err, ERR_UNSUPPORTED,
                       "the gateways know aliases of models that serve was told at its start alone");
     if (!rc)
-        rc = name_is_free(m, m->items[m->count].name, err);
-    if (rc)
-        release_one(&m->items[m->count]);
-    else
-        m->count++;
+        rc = name_is_free(m, one, err);
+    if (rc) {
+        release_one(one);
+    } else {
+        one->word = mem_strdup(word);
+        m->count = MAX(m->count, place + 1);
+    }
     mem_free(copy);
     return rc;
+}
+
+void serve_models_remove(struct serve_models *m, uint32_t idx) {
+    CHECK(idx < m->count && m->items[idx].word);
+    release_one(&m->items[idx]);
+    while (!m->items[m->count - 1].path)
+        m->count--;
 }
 
 void serve_models_release(struct serve_models *m) {

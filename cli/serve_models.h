@@ -40,12 +40,13 @@ struct serve_model {
     const char *device_words[SERVE_RANKS_MAX];
     struct flags flags;          /* of its workers */
     char *given;                 /* owned: the path or name as it was told */
+    char *word;                  /* owned: all that was told of one that was added; else NULL */
     char *now;                   /* owned: what it leads to since it was renewed; NULL: path */
     VEC(struct flags *) renewed; /* owned: of later revisions' workers */
 };
 
 struct serve_models {
-    struct serve_model items[SUPERVISOR_MODELS_MAX];
+    struct serve_model items[SUPERVISOR_MODELS_MAX]; /* without a path: a free place */
     uint32_t count;
     bool offline; /* nothing is downloaded */
     struct supervisor_model supervised[SUPERVISOR_MODELS_MAX];
@@ -55,9 +56,14 @@ struct serve_models {
  * Models of hubs are downloaded. */
 MUST_CHECK int serve_models_find(struct serve_models *m, const char *words, int argc, char **argv,
                                  struct error *err);
-/* One more, with a name that no other has. Nothing is downloaded. On failure all is as it was. */
-MUST_CHECK int serve_models_add(struct serve_models *m, const char *word, int argc, char **argv,
-                                struct error *err);
+/* The first free place; SUPERVISOR_MODELS_MAX: there is none. */
+uint32_t serve_models_place(const struct serve_models *m);
+/* One more at a free place, with a name that no other has. Nothing is downloaded. On failure all is as it
+ * was. */
+MUST_CHECK int serve_models_add(struct serve_models *m, uint32_t place, const char *word, int argc,
+                                char **argv, struct error *err);
+/* One that was added goes; its place is free. */
+void serve_models_remove(struct serve_models *m, uint32_t idx);
 /* What its worker registers it by: the first name of its flags, where they are built, else that of the hub or
  * the folder. */
 void serve_model_public_name(const struct serve_model *m, char out[WORKER_NAME_MAX]);

@@ -81,8 +81,12 @@ struct supervisor_config {
      * *next, which lives as long as the run. Does not wait for a network. NULL: there is no such way. */
     int (*renew)(void *ctx, uint32_t model, struct supervisor_model *next, struct error *err);
     /* Finds a model that was not configured, from a word as --model takes it: fills in *next, which lives
-     * as long as the run. Does not wait for a network. NULL: there is no such way. */
-    int (*add)(void *ctx, const char *word, struct supervisor_model *next, struct error *err);
+     * as long as the run, and in *model its place among all, the first that is free. Does not wait for a
+     * network. NULL: there is no such way. */
+    int (*add)(void *ctx, const char *word, uint32_t *model, struct supervisor_model *next,
+               struct error *err);
+    /* Takes one back that `add` gave, whose place the next one may have. Not NULL where `add` is not. */
+    void (*forget)(void *ctx, uint32_t model);
     uint32_t added_count; /* the last of `models` were added to an earlier run of the same folder */
     void *renew_ctx;
     int64_t drain_ms;   /* for gateways to finish their streams */
@@ -105,8 +109,10 @@ static inline uint32_t supervisor_rank_count(const struct supervisor_replicas *r
     return r->tp && r->pp ? r->tp * r->pp : 1;
 }
 
-/* One line to a running supervisor ("scale 3 MODEL", "load MODEL", "reload MODEL", "status"), one line back ("ok ...", "error ...").
+/* One line to a running supervisor ("scale 3 MODEL", "load MODEL", "reload MODEL", "status"), one line back: "ok ...", "error ...", or
+ * SUPERVISOR_UNKNOWN and why, where the line names no model of this server.
  * reply: at most max bytes with the zero. */
+#define SUPERVISOR_UNKNOWN "unknown-model "
 MUST_CHECK int supervisor_ask(const char *run_dir, const char *line, char *reply, size_t max,
                               struct error *err);
 

@@ -386,8 +386,11 @@ static void give_up(struct supervisor *s, const struct child *c, const char *how
                     const char *reason, int64_t now_ms) {
     if (s->phase != PHASE_SERVING)
         return;
+    char ended[160];
+    snprintf(ended, sizeof ended,
+             "its worker ended again and again, at last with %s; the log says why", how);
     if (c->role == CHILD_WORKER && models_failed(s, models_of(s, c->idx), models_place(s, c->idx),
-                                                 reason ? reason : how, now_ms))
+                                                 reason ? reason : ended, now_ms))
         return;
     if (reason)
         error_set(&s->failure, ERR_INVALID, "%s %u cannot start: %s", child_role_name(c->role),
@@ -404,6 +407,12 @@ static void give_up(struct supervisor *s, const struct child *c, const char *how
 static bool has_served(const struct supervisor *s, const struct child *c) {
     uint64_t count;
     return c->role == CHILD_GATEWAY && pulse_read(s->config->run_dir, c->pid, &count) && count > 1;
+}
+
+static bool is_hopeless(struct supervisor *s, const struct child *c) {
+    bool of_model =
+        c->role == CHILD_WORKER && models_worker_ended(s, models_of(s, c->idx), c->gave_up);
+    return of_model || child_is_hopeless(c);
 }
 
 void children_ended(struct supervisor *s, int pid, int64_t now_ms) {
@@ -424,7 +433,7 @@ void children_ended(struct supervisor *s, int pid, int64_t now_ms) {
         int64_t delay = was_stopping ? 0 : child_restart_delay(c, &e, now_ms);
         child_move(c, CHILD_WAITING);
         c->start_at_ms = now_ms + delay;
-        if (!was_stopping && child_is_hopeless(c)) {
+        if (!was_stopping && is_hopeless(s, c)) {
             c->start_at_ms = INT64_MAX; /* not while the others drain, either */
             give_up(s, c, how, reason, now_ms);
         } else if (!was_stopping)
@@ -514,7 +523,7 @@ void children_adopt(struct supervisor *s, int64_t now_ms) {
     find_bases(s, &state);
     for (size_t i = 0; i < state.children.count; i++)
         if (state.children.items[i].role == CHILD_WORKER &&
-            models_of(s, state.children.items[i].idx) >= s->model_count)
+            !models_has(s, models_of(s, state.children.items[i].idx)))
             end_stranger(&state.children.items[i]);
         else
             adopt_one(s, &state.children.items[i], now_ms);

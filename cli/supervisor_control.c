@@ -107,7 +107,7 @@ static void scale(struct supervisor *s, struct control *c, const char *text, int
     unsigned long count = strtoul(text, &end, 10);
     bool good = end != text && (!*end || *end == ' ') && *text >= '0' && *text <= '9';
     if (good && !(m = find_model(s, end))) {
-        reply(s, c, "error which model? scale N MODEL; trireme status lists them\n");
+        reply(s, c, SUPERVISOR_UNKNOWN "which model? scale N MODEL; trireme status lists them\n");
         return;
     }
     unsigned long ranks = m ? supervisor_rank_count(&m->terms.replicas) : 1;
@@ -141,7 +141,7 @@ static struct managed_model *named_model(struct supervisor *s, struct control *c
                                          const char *text) {
     struct managed_model *m = find_model(s, text);
     if (!m)
-        reply(s, c, "error which model? trireme status lists them\n");
+        reply(s, c, SUPERVISOR_UNKNOWN "which model? trireme status lists them\n");
     return m;
 }
 
@@ -161,10 +161,12 @@ static void wait_for(struct supervisor *s, struct control *c, const struct manag
 static void load_model(struct supervisor *s, struct control *c, struct managed_model *m,
                        int64_t now_ms) {
     struct error err;
-    if (models_load(s, m, now_ms, &err))
+    if (models_load(s, m, now_ms, &err)) {
         reply_failure(s, c, &err);
-    else
+        m->leaves = m->is_new;
+    } else {
         wait_for(s, c, m, WAITS_FOR_LOAD, now_ms);
+    }
 }
 
 static void load(struct supervisor *s, struct control *c, const char *text, int64_t now_ms) {

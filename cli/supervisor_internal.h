@@ -57,6 +57,12 @@ struct managed_model {
     bool is_awaited;
     int64_t ready_ms;
     bool later; /* loaded after the start: that it cannot be is no reason to end */
+    /* a place without a name behind the configured models is free; one that was added and could not be
+     * loaded leaves its own */
+    bool is_new;          /* it was added, and has not been ready yet */
+    bool leaves;          /* and never will be: it is forgotten once its processes have ended */
+    bool was_ready;       /* since its load began */
+    uint32_t failed_ends; /* of its workers, before that */
     /* it is to be loaded, and there is no room yet: asked for first and last; 0: not asked for */
     int64_t first_asked_ms, asked_ms;
     bool had_no_room;  /* so nobody waits for it any more */
@@ -108,6 +114,10 @@ int64_t children_next_ms(const struct supervisor *s); /* INT64_MAX: nothing is d
 void models_init(struct supervisor *s);
 /* One by its name; the only one, if it has none. NULL: none. */
 struct managed_model *models_find(struct supervisor *s, struct bytes name);
+/* Whether there is one at this place. */
+static inline bool models_has(const struct supervisor *s, uint32_t model) {
+    return model < s->model_count && (model < s->configured_count || s->models[model].terms.name);
+}
 /* One that was not configured, by a word as --model takes it. */
 MUST_CHECK int models_add(struct supervisor *s, const char *word, struct managed_model **out,
                           struct error *err);
@@ -134,12 +144,17 @@ const struct supervisor_model *models_terms(const struct managed_model *m, uint3
 bool models_want_place(const struct managed_model *m, uint32_t place);
 /* Its workers end when their streams have. */
 void models_unload(struct supervisor *s, struct managed_model *m, int64_t now_ms);
+/* A worker of it ended; gave_up: it said that another start is of no use. true: nor is it, for a model that
+ * is loaded while others serve and has not been ready yet. */
+bool models_worker_ended(struct supervisor *s, uint32_t model, bool gave_up);
 /* The worker of it at this place can never start. false: then neither can the supervisor. */
 bool models_failed(struct supervisor *s, uint32_t model, uint32_t place, const char *why,
                    int64_t now_ms);
 /* What the scheduler says of all, and what a client asks for. */
 void models_take_status(struct supervisor *s, const struct wire_status *status, int64_t now_ms);
 void models_take_want(struct supervisor *s, const struct wire_want *want, int64_t now_ms);
+/* Those that were added and could not be loaded leave their places, once whoever waits for one was told. */
+void models_forget_failed(struct supervisor *s);
 /* Unloads what nobody has used for long. */
 void models_turn(struct supervisor *s, int64_t now_ms);
 /* "loaded", "loading", "reloading", "unloading", "unloaded" or "failed". */

@@ -58,16 +58,57 @@ int models_add(struct supervisor *s, const char *word, struct managed_model **ou
     struct supervisor_model next;
     if (s->phase != PHASE_SERVING)
         return error_set(err, ERR_CLOSED, "draining");
-    if (!s->config->add || s->model_count == SUPERVISOR_MODELS_MAX)
+    if (!s->config->add)
         return error_set(err, ERR_LIMIT, "no model can be added");
-    int rc = s->config->add(s->config->renew_ctx, word, &next, err);
+    models_forget_failed(s);
+    uint32_t place = 0;
+    int rc = s->config->add(s->config->renew_ctx, word, &place, &next, err);
     if (rc)
         return rc;
-    *out = &s->models[s->model_count++];
-    **out = (struct managed_model){.terms = next, .later = true, .used_ms = s->turn_ms};
+    CHECK(place >= s->configured_count && place <= s->model_count &&
+          place < SUPERVISOR_MODELS_MAX && !s->models[place].terms.name);
+    s->model_count = MAX(s->model_count, place + 1);
+    *out = &s->models[place];
+    **out =
+        (struct managed_model){.terms = next, .later = true, .is_new = true, .used_ms = s->turn_ms};
     log_info("added model=%s", next.name);
     children_save(s);
     return 0;
+}
+
+static bool is_waited_for(const struct supervisor *s, uint32_t model) {
+    for (size_t i = 0; i < CONTROLS_MAX; i++) {
+        const struct control *c = &s->controls[i];
+        if (c->fd >= 0 && c->waits_for && c->model == model)
+            return true;
+    }
+    return false;
+}
+
+static bool has_children(const struct supervisor *s, uint32_t model) {
+    for (size_t i = 0; i < s->children.count; i++) {
+        const struct child *c = s->children.items[i];
+        if (c->role == CHILD_WORKER && models_of(s, c->idx) == model)
+            return true;
+    }
+    return false;
+}
+
+void models_forget_failed(struct supervisor *s) {
+    bool any = false;
+    for (uint32_t i = s->configured_count; i < s->model_count; i++) {
+        struct managed_model *m = &s->models[i];
+        if (!m->leaves || has_children(s, i) || is_waited_for(s, i))
+            continue;
+        log_info("forgetting model=%s, which could not be loaded", m->terms.name);
+        *m = (struct managed_model){0};
+        s->config->forget(s->config->renew_ctx, i);
+        any = true;
+    }
+    while (s->model_count > s->configured_count && !s->models[s->model_count - 1].terms.name)
+        s->model_count--;
+    if (any)
+        children_save(s);
 }
 
 struct managed_model *models_find(struct supervisor *s, struct bytes name) {
@@ -142,6 +183,21 @@ static bool waits_for_first_use(const struct managed_model *m, int64_t now_ms) {
     return m->is_awaited && now_ms - m->ready_ms < FIRST_USE_MS;
 }
 
+/* Whether the models that nothing but a command unloads leave room for this one. */
+static bool may_have_room(const struct supervisor *s, const struct managed_model *m) {
+    uint64_t bytes = m->terms.memory_bytes;
+    uint32_t count = 1;
+    for (uint32_t i = 0; i < s->model_count; i++) {
+        const struct managed_model *other = &s->models[i];
+        if (other == m || !other->wanted || other->terms.on_demand)
+            continue;
+        bytes += other->terms.memory_bytes;
+        count++;
+    }
+    return (!s->config->models_max || count <= s->config->models_max) &&
+           (!s->config->models_memory || bytes <= s->config->models_memory);
+}
+
 /* The one that was used longest ago, of those that may go; NULL: all have work, or none may. */
 static struct managed_model *choose_leaving(struct supervisor *s, const struct managed_model *for_,
                                             int64_t now_ms) {
@@ -170,9 +226,10 @@ static void begin_load(struct supervisor *s, struct managed_model *m, int64_t no
     log_info("loading model=%s", name_of(m));
     m->wanted = m->terms.count;
     m->asked_ms = m->failed_ms = 0;
-    m->replicas_ready = 0;
+    m->replicas_ready = m->failed_ends = 0;
     m->ready_ms = 0;
     m->later = true;
+    m->was_ready = false;
     m->used_ms = now_ms;
     children_want(s, now_ms);
     children_save(s);
@@ -187,9 +244,17 @@ int models_load(struct supervisor *s, struct managed_model *m, int64_t now_ms, s
                          name_of(m), m->terms.memory_bytes, s->config->models_memory);
     if (m->wanted)
         return 0;
+    if (!may_have_room(s, m))
+        return error_set(
+            err, ERR_LIMIT,
+            "there is no room for '%s': --models-max or --models-memory, and the models "
+            "that are loaded are not on demand; unload one first",
+            name_of(m));
     if (!m->asked_ms)
         m->first_asked_ms = now_ms;
     m->asked_ms = now_ms;
+    m->failed_ms = 0;
+    m->leaves = false;
     m->had_no_room = false;
     models_turn(s, now_ms);
     return 0;
@@ -282,6 +347,13 @@ static bool revision_is_ready(const struct supervisor *s, const struct managed_m
     return s->registered && m->replicas_ready >= (m->wanted + steady_before(s, m)) / ranks;
 }
 
+bool models_worker_ended(struct supervisor *s, uint32_t model, bool gave_up) {
+    struct managed_model *m = &s->models[model];
+    if (!m->later || !m->wanted || m->was_ready || m->before_count)
+        return false;
+    return gave_up || ++m->failed_ends >= CHILD_FAILED_STARTS;
+}
+
 bool models_failed(struct supervisor *s, uint32_t model, uint32_t place, const char *why,
                    int64_t now_ms) {
     struct managed_model *m = &s->models[model];
@@ -293,6 +365,7 @@ bool models_failed(struct supervisor *s, uint32_t model, uint32_t place, const c
         give_revision_up(s, m, now_ms);
     else
         models_unload(s, m, now_ms);
+    m->leaves = m->is_new;
     m->failed_ms = now_ms;
     snprintf(m->failure, sizeof m->failure, "%s", why);
     for (char *c = m->failure; *c; c++) /* a status' rows end with one */
@@ -313,6 +386,12 @@ static void load_by_itself(struct supervisor *s, struct managed_model *m, int64_
         LOG_LIMITED(LOG_WARN, "a model is asked for and not loaded: %s", err.text);
 }
 
+/* An operator's word: also one that could not be loaded just now is tried again. */
+static void load_as_told(struct supervisor *s, struct managed_model *m, int64_t now_ms) {
+    m->failed_ms = 0;
+    load_by_itself(s, m, now_ms);
+}
+
 static void reload_by_itself(struct supervisor *s, struct managed_model *m, int64_t now_ms) {
     struct error err;
     if (models_reload(s, m, now_ms, &err))
@@ -327,7 +406,9 @@ void models_take_want(struct supervisor *s, const struct wire_want *want, int64_
         models_unload(s, m, now_ms);
     else if (want->wish == WIRE_WISH_RELOAD)
         reload_by_itself(s, m, now_ms);
-    else if (m->terms.on_demand || want->wish == WIRE_WISH_LOAD)
+    else if (want->wish == WIRE_WISH_LOAD)
+        load_as_told(s, m, now_ms);
+    else if (m->terms.on_demand)
         load_by_itself(s, m, now_ms);
 }
 
@@ -341,6 +422,10 @@ void models_take_status(struct supervisor *s, const struct wire_status *status, 
         told[m - s->models] = true;
         m->busy = one->waiting + one->running;
         m->replicas_ready = one->replicas_ready;
+        if (m->replicas_ready) {
+            m->was_ready = true;
+            m->is_new = false;
+        }
         if (!m->replicas_ready)
             m->ready_ms = 0;
         else if (!m->ready_ms)
@@ -377,6 +462,7 @@ static void load_asked(struct supervisor *s, int64_t now_ms) {
         if (now_ms - m->asked_ms > ASKED_MS) {
             m->asked_ms = 0; /* nobody asks any more */
             m->had_no_room = true;
+            m->leaves = m->is_new;
         } else if (has_room(s, m))
             begin_load(s, m, now_ms);
         else if (any_is_leaving(s) || !s->registered || !(leaving = choose_leaving(s, m, now_ms)))

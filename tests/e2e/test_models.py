@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 import urllib.request
 
 from serve import Serve, binary, bundled_model, processes
@@ -258,6 +259,47 @@ def test_a_model_is_added_while_serving():
         s.start()
         s.wait(lambda: not workers_of(s, "tiny"), 20, "a worker whose model is not known any more has ended")
         assert answer(s)[1]["choices"][0]["text"] == first
+
+
+def test_a_model_that_cannot_be_added_leaves_no_trace():
+    """Whoever asked is told why, nobody lists it, and its name and place are free: for the same model when it has been mended, too."""
+    with tempfile.TemporaryDirectory(prefix="trm-model-") as folder, Serve(args=["--threads", 1]) as s:
+        for name in ("one", "two"):
+            os.mkdir(f"{folder}/{name}")
+            put_whole_norm(f"{folder}/{name}")
+        s.wait(lambda: "loaded" in states(s).values(), 20, "the first is loaded")
+        (name,) = states(s)
+        weights = f"{folder}/one/model.safetensors"
+        whole = open(weights, "rb").read()
+        os.truncate(weights, len(whole) // 2)
+        bad = command(s, "load", f"{folder}/one")
+        assert bad.returncode == 1 and "model.safetensors" in bad.stderr, bad
+        assert list(told(s)) == [name] and not workers_of(s, "one"), told(s)
+        s.wait(lambda: list(states(s)) == [name], 5, "it is listed no more")
+        assert answer(s, model="one")[0] == 404
+        with open(weights, "wb") as f:
+            f.write(whole)
+        assert command(s, "load", f"{folder}/one").stdout == command(s, "load", f"{folder}/two").stdout == "loaded\n"
+        assert answer(s, model="one")[0] == 200 and answer(s, model="two")[0] == 200
+
+        (kept,) = workers_of(s, "two")
+        os.kill(s.supervisor_pid(), signal.SIGKILL)
+        s.process.wait()
+        os.rename(f"{folder}/one", f"{folder}/moved")
+        s.start()
+        s.wait(lambda: command(s, "status").returncode == 0, 10, "the supervisor answers again")
+        s.wait(lambda: not workers_of(s, "one"), 20, "the worker of the one that is not there any more has ended")
+        assert sorted(told(s)) == sorted([name, "two"]) and workers_of(s, "two") == [kept], "the other one kept its place"
+        assert command(s, "load", f"one={folder}/moved").stdout == "loaded\n"
+        assert workers_of(s, "two") == [kept] and answer(s, model="one")[0] == 200 and answer(s, model="two")[0] == 200
+
+
+def test_load_says_at_once_that_there_will_be_no_room():
+    with on_demand("--models-max", 1) as s:
+        begun = time.monotonic()
+        bad = command(s, "load", "tiny")
+        assert bad.returncode == 1 and "no room for 'tiny'" in bad.stderr and "--models-max" in bad.stderr, bad
+        assert time.monotonic() - begun < 10
 
 
 def put_revision(folder, name, link):

@@ -14,8 +14,8 @@ TEST(supervisor_models_a_load_without_room_is_given_up_after_a_minute) {
                            .configured_count = 2};
     struct managed_model *stays = &s.models[0], *asked = &s.models[1];
     struct error err;
-    stays->terms = (struct supervisor_model){.name = "stays", .count = 1};
-    stays->wanted = stays->replicas_ready = 1;
+    stays->terms = (struct supervisor_model){.name = "stays", .count = 1, .on_demand = true};
+    stays->wanted = stays->replicas_ready = stays->busy = 1;
     asked->terms = (struct supervisor_model){.name = "asked", .count = 1, .on_demand = true};
     EXPECT_EQ(models_load(&s, asked, 1000, &err), 0);
     EXPECT_EQ(asked->wanted, 0);
@@ -116,5 +116,134 @@ TEST(supervisor_models_one_that_nobody_uses_goes_in_the_end) {
     EXPECT_EQ(t.a->wanted, 1);
     tell_of_a(&t, 0, 0, 12000);
     EXPECT_EQ(t.a->wanted, 0);
+    turns_close(&t);
+}
+
+static void load_a(struct turns *t, int64_t now_ms) {
+    struct error err;
+    EXPECT_EQ(models_load(&t->s, t->a, now_ms, &err), 0);
+    EXPECT_EQ(t->a->wanted, 1);
+}
+
+/* Killed by somebody, or after a minute of loading: a worker that ends so is started again, but not for ever. */
+TEST(supervisor_models_a_worker_that_never_gets_ready_is_given_up) {
+    struct turns t;
+    EXPECT(turns_open(&t));
+    load_a(&t, 1000);
+    for (int i = 1; i < CHILD_FAILED_STARTS; i++)
+        EXPECT(!models_worker_ended(&t.s, 0, false));
+    EXPECT(models_worker_ended(&t.s, 0, false));
+    EXPECT(models_worker_ended(&t.s, 0, true));
+    EXPECT(models_failed(&t.s, 0, 0, "signal 9; again", 2000));
+    EXPECT_STR(models_state(&t.s, t.a), "failed");
+    EXPECT_STR(t.a->failure, "signal 9, again");
+
+    load_a(&t, 3000); /* counted anew, and no more once it was ready */
+    EXPECT(!models_worker_ended(&t.s, 0, false));
+    tell_of_a(&t, 0, 0, 4000);
+    for (int i = 0; i < 2 * CHILD_FAILED_STARTS; i++)
+        EXPECT(!models_worker_ended(&t.s, 0, true));
+    turns_close(&t);
+}
+
+/* An operator's word counts at once where a request's waits a minute. */
+TEST(supervisor_models_one_that_failed_is_tried_again_when_an_operator_says_so) {
+    struct turns t;
+    EXPECT(turns_open(&t));
+    load_a(&t, 1000);
+    EXPECT(models_failed(&t.s, 0, 0, "no", 2000));
+    wish_use(&t, "a", 3000);
+    EXPECT_EQ(t.a->wanted, 0);
+    const struct wire_want want = {.model = bytes_str("a"), .wish = WIRE_WISH_LOAD};
+    models_take_want(&t.s, &want, 3000);
+    EXPECT_EQ(t.a->wanted, 1);
+    turns_close(&t);
+}
+
+/* What serve keeps of models that are added: which places are taken. */
+struct added {
+    uint32_t place, forgotten;
+    const char *name;
+};
+
+static int give_added(void *ctx, const char *word, uint32_t *model, struct supervisor_model *next,
+                      struct error *err) {
+    static char *const NO_FLAGS[] = {NULL};
+    struct added *added = ctx;
+    (void)err;
+    *model = added->place;
+    *next =
+        (struct supervisor_model){.name = word, .count = 1, .flags = NO_FLAGS, .replicas = {1, 1}};
+    return 0;
+}
+
+static void forget_added(void *ctx, uint32_t model) {
+    struct added *added = ctx;
+    added->forgotten = model;
+}
+
+TEST(supervisor_models_one_that_was_added_in_vain_leaves_its_place) {
+    struct turns t;
+    struct added added = {.place = 2};
+    struct managed_model *first, *second, *third;
+    struct error err;
+    EXPECT(turns_open(&t));
+    t.config.models_max = 0;
+    t.config.add = give_added;
+    t.config.forget = forget_added;
+    t.config.renew_ctx = &added;
+    for (size_t i = 0; i < CONTROLS_MAX; i++)
+        t.s.controls[i].fd = -1;
+    EXPECT_EQ(models_add(&t.s, "first", &first, &err), 0);
+    EXPECT_EQ(models_load(&t.s, first, 1000, &err), 0);
+    added.place = 3;
+    EXPECT_EQ(models_add(&t.s, "second", &second, &err), 0);
+    EXPECT_EQ(models_load(&t.s, second, 1000, &err), 0);
+    EXPECT_EQ(t.s.model_count, 4);
+
+    EXPECT(models_failed(&t.s, 2, 0, "no", 2000));
+    t.s.controls[3] = (struct control){.fd = 1000, .waits_for = WAITS_FOR_LOAD, .model = 2};
+    models_forget_failed(&t.s); /* whoever waits is told first */
+    EXPECT_STR(models_state(&t.s, first), "failed");
+    t.s.controls[3].fd = -1;
+    models_forget_failed(&t.s);
+    EXPECT_EQ(added.forgotten, 2);
+    EXPECT(!models_has(&t.s, 2) && models_has(&t.s, 3));
+    EXPECT(models_find(&t.s, bytes_str("first")) == NULL);
+    EXPECT(models_find(&t.s, bytes_str("second")) == second);
+
+    added.place = 2;
+    EXPECT_EQ(models_add(&t.s, "third", &third, &err), 0);
+    EXPECT(third == first && !third->leaves);
+    EXPECT_EQ(t.s.model_count, 4);
+
+    /* one that was ready once stays, whatever becomes of it */
+    struct wire_model_status one = {.model = bytes_str("second"), .replicas_ready = 1};
+    const struct wire_status status = {.models = &one, .model_count = 1};
+    models_take_status(&t.s, &status, 3000);
+    EXPECT(models_failed(&t.s, 3, 0, "no", 4000));
+    models_forget_failed(&t.s);
+    EXPECT_STR(models_state(&t.s, second), "failed");
+    turns_close(&t);
+}
+
+/* Nothing unloads the other one but a command. */
+TEST(supervisor_models_a_load_that_can_have_no_room_ends_at_once) {
+    struct turns t;
+    struct error err;
+    EXPECT(turns_open(&t));
+    t.a->terms.on_demand = false;
+    t.a->terms.memory_bytes = 60;
+    t.b->terms.memory_bytes = 50;
+    t.a->wanted = t.a->replicas_ready = 1;
+    EXPECT_EQ(models_load(&t.s, t.b, 1000, &err), ERR_LIMIT);
+    EXPECT(strstr(err.text, "no room for 'b'") && strstr(err.text, "unload one first"));
+    EXPECT_STR(models_state(&t.s, t.b), "unloaded");
+    t.config.models_max = 2;
+    t.config.models_memory = 100;
+    EXPECT_EQ(models_load(&t.s, t.b, 1000, &err), ERR_LIMIT);
+    t.a->wanted = 0; /* a command unloads it */
+    EXPECT_EQ(models_load(&t.s, t.b, 2000, &err), 0);
+    EXPECT_EQ(t.b->wanted, 1);
     turns_close(&t);
 }
