@@ -63,6 +63,7 @@ static void take_events(struct supervisor *s, int64_t now_ms) {
         case SOURCE_SIGNAL: read_signals(s, now_ms); break;
         case SOURCE_CONTROL: control_accept(s, now_ms); break;
         case SOURCE_CONNECTION: control_read(s, id, now_ms); break;
+        case SOURCE_ADD: adds_read(s, id); break;
         case SOURCE_CHILD: children_ended(s, (int)id, now_ms); break;
         }
     }
@@ -90,6 +91,7 @@ static int64_t wait_ms(const struct supervisor *s) {
 static void release(struct supervisor *s) {
     link_client_free(&s->link);
     control_close(s);
+    adds_close(s);
     for (size_t i = 0; i < s->children.count; i++) {
         if (s->children.items[i]->pidfd >= 0)
             close(s->children.items[i]->pidfd);

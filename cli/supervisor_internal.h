@@ -2,7 +2,7 @@
  * supervisor_internal.h - the supervisor's state, for the supervisor*.c files only.
  *
  * supervisor.c is the loop and the order of a turn; _children.c starts, restarts and counts;
- * _models.c loads and unloads; _link.c speaks to the scheduler; _control.c answers commands; _drain.c
+ * _models.c loads and unloads; _adds.c adds models for clients of HTTP; _link.c speaks to the scheduler; _control.c answers commands; _drain.c
  * ends everything.
  */
 #ifndef CLI_SUPERVISOR_INTERNAL_H
@@ -14,7 +14,7 @@
 #include "cli/supervisor.h"
 #include "proto/link.h"
 
-enum { EXIT_RING = 64, CONTROLS_MAX = 8, CONTROL_LINE_MAX = 512, WORKERS_MAX = 1024 };
+enum { EXIT_RING = 64, CONTROLS_MAX = 8, CONTROL_LINE_MAX = 512, WORKERS_MAX = 1024, ADDS_MAX = 4 };
 /* Between two turns: then it was the supervisor that slept, and the silence of others proves
  * nothing. */
 enum { LATE_TURN_MS = 3000 };
@@ -37,6 +37,15 @@ struct control {
     enum waits_for waits_for;
     uint32_t model; /* that it is about */
     int64_t until_ms;
+};
+
+/* A process that adds a model for a client of HTTP. */
+struct add_job {
+    int pid; /* 0: free */
+    int fd;  /* what it prints */
+    struct u128 ticket;
+    char text[2048]; /* the end of that */
+    size_t len;
 };
 
 /* A model that has workers, or may have. */
@@ -80,6 +89,7 @@ struct supervisor {
     struct error failure; /* why it gave up by itself; code 0: it did not */
     int epoll_fd, signal_fd, control_fd;
     struct control controls[CONTROLS_MAX];
+    struct add_job adds[ADDS_MAX];
 
     struct link_client *link; /* owned */
     bool registered;
@@ -92,7 +102,7 @@ struct supervisor {
 };
 
 /* What an epoll event means. The low bits carry an index or a child's pid. */
-enum source { SOURCE_SIGNAL = 1, SOURCE_CONTROL, SOURCE_CONNECTION, SOURCE_CHILD };
+enum source { SOURCE_SIGNAL = 1, SOURCE_CONTROL, SOURCE_CONNECTION, SOURCE_CHILD, SOURCE_ADD };
 MUST_CHECK int supervisor_watch(struct supervisor *s, int fd, enum source source, uint32_t id,
                                 struct error *err);
 
@@ -171,6 +181,11 @@ void control_close(struct supervisor *s);
 void control_accept(struct supervisor *s, int64_t now_ms);
 void control_read(struct supervisor *s, uint32_t idx, int64_t now_ms);
 void control_turn(struct supervisor *s, int64_t now_ms);
+
+/* _adds.c */
+void adds_begin(struct supervisor *s, const struct wire_want *want);
+void adds_read(struct supervisor *s, uint32_t idx);
+void adds_close(struct supervisor *s); /* ends those that run */
 
 /* _drain.c */
 void drain_begin(struct supervisor *s, int64_t now_ms);

@@ -400,7 +400,9 @@ static void reload_by_itself(struct supervisor *s, struct managed_model *m, int6
 
 void models_take_want(struct supervisor *s, const struct wire_want *want, int64_t now_ms) {
     struct managed_model *m = models_find(s, want->model);
-    if (!m)
+    if (want->wish == WIRE_WISH_ADD)
+        adds_begin(s, want);
+    if (want->wish == WIRE_WISH_ADD || !m)
         return;
     if (want->wish == WIRE_WISH_UNLOAD)
         models_unload(s, m, now_ms);

@@ -16,7 +16,8 @@ void event_thread_free(struct event_thread **out) {
     struct event_thread *thread = *out;
     if (!thread)
         return;
-    CHECK(!thread->generations.first && !thread->opened && !thread->followers && !thread->resumes);
+    CHECK(!thread->generations.first && !thread->opened && !thread->followers && !thread->resumes &&
+          !thread->model_waiters);
     submission_map_release(&thread->submissions);
     outbox_release(&thread->outbox);
     buf_release(&thread->scratch.out);

@@ -19,6 +19,7 @@ enum { EVENT_THREAD_TICK_MS = 100, EVENT_THREAD_VISITS = 256, HEALTH_WAITERS_MAX
 struct generation;
 struct follower;
 struct resume;
+struct model_waiter;
 
 /* Requests of /health/e2e that wait for a probe's result (health.h). */
 struct health_waiters {
@@ -41,7 +42,8 @@ struct event_thread {
     struct epoch epoch; /* of it */
     struct submission_map submissions;
     struct generation_list generations;
-    bool round_goes_on;        /* a turn was asked for, in which the round goes on */
+    bool round_goes_on;                 /* a turn was asked for, in which the round goes on */
+    struct model_waiter *model_waiters; /* operators that add a model (model_control.h) */
     struct resume *resumes;    /* clients that ask for a stream, not yet answered (resume.h) */
     struct generation *opened; /* opened in this turn, not yet tried; NULL: none */
     struct outbox outbox;

@@ -31,6 +31,7 @@ enum mail_kind {
     MAIL_PREPARED,   /* job: a long prompt is ready */
     MAIL_TEXT,       /* text: a text call is worked out */
     MAIL_ATTACHED,   /* submit: what was attached to */
+    MAIL_OUTCOME,    /* reject.request: the ticket; reject.code: it is done; submit: why not */
 };
 
 /* A run of tokens, as in struct wire_deltas, with the places of its tokens in the mail's
@@ -58,7 +59,7 @@ struct mail {
     struct mail_reject reject;
     struct prepare_job *job; /* owned until taken out */
     struct text_job *text;   /* owned until taken out */
-    struct buf submit;       /* a packed Submit; owned until taken out */
+    struct buf submit;       /* a packed Submit, or a text; owned until taken out */
     struct mail_item *items; /* this and the columns lie behind the struct: one allocation */
     uint32_t item_count, item_cap;
     uint32_t *tokens;

@@ -1,7 +1,9 @@
 #include "gateway/model_control.h"
 
 #include "formats/json.h"
+#include "gateway/error_response.h"
 #include "gateway/prepare.h"
+#include "gateway/request_id.h"
 #include "gateway/scheduler_link.h"
 #include "proto/codec.h"
 
@@ -24,30 +26,139 @@ static int read_body(struct genreq *g, struct bytes body, struct api_error *err)
     return field_read_request(g, &fields_model_control, body, err);
 }
 
-static void send_wish(struct event_thread *thread, const char *model, enum wire_wish wish) {
-    const struct wire_want want = {.model = bytes_str(model), .wish = wish};
+static void send_wish(struct event_thread *thread, const struct wire_want *want) {
     struct buf payload = {0};
-    message_pack_want(&want, &payload);
+    message_pack_want(want, &payload);
     scheduler_link_send(thread->gw->link, WIRE_WANT, &payload);
+}
+
+/* Who asks, and for which model. */
+static int read_order(struct event_thread *thread, struct genreq *g, const struct http_request *req,
+                      struct u128 tenant, struct api_error *err) {
+    if (!auth_is_admin(&thread->gw->auth, tenant))
+        return api_error_set(err, API_FORBIDDEN, NULL,
+                             "only a key with 'admin' behind it in --api-key-file may do this");
+    int rc = read_body(g, req->body, err);
+    if (!rc && !scheduler_link_is_registered(thread->gw->link))
+        rc = api_error_set(err, API_UNAVAILABLE, NULL, "no scheduler answers");
+    return rc;
+}
+
+static void respond_success(struct http_request *req) {
+    http_respond(req, 200, "application/json", NULL, 0, bytes_str("{\"success\":true}\n"));
 }
 
 int model_control(struct event_thread *thread, struct http_request *req, struct u128 tenant,
                   enum wire_wish wish, struct api_error *err) {
     struct genreq g;
     char own_name[MODEL_NAME_MAX];
-    if (!auth_is_admin(&thread->gw->auth, tenant))
-        return api_error_set(err, API_FORBIDDEN, NULL,
-                             "only a key with 'admin' behind it in --api-key-file may do this");
     genreq_init(&g, GENREQ_CHAT);
-    int rc = read_body(&g, req->body, err);
-    if (!rc && !scheduler_link_is_registered(thread->gw->link))
-        rc = api_error_set(err, API_UNAVAILABLE, NULL, "no scheduler answers");
+    int rc = read_order(thread, &g, req, tenant, err);
     if (!rc && !model_table_own_name(thread->gw->models, g.model, own_name))
         rc = prepare_refuse_model(MODEL_UNKNOWN, g.model, err);
     if (!rc) {
-        send_wish(thread, own_name, wish);
-        http_respond(req, 200, "application/json", NULL, 0, bytes_str("{\"success\":true}\n"));
+        send_wish(thread, &(struct wire_want){.model = bytes_str(own_name), .wish = wish});
+        respond_success(req);
     }
     genreq_release(&g);
     return rc;
+}
+
+/* ---- adding one ---- */
+
+struct model_waiter {
+    struct event_thread *thread;
+    struct http_request *req;
+    struct u128 ticket;
+    struct model_waiter *next; /* of the thread */
+};
+
+static void waiter_free(struct model_waiter *w) {
+    struct model_waiter **at = &w->thread->model_waiters;
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
+    mem_free(w);
+}
+
+/* The client has gone; what it asked for goes on. */
+static void on_closed(void *ctx, struct http_request *req) {
+    waiter_free(ctx);
+}
+
+static void refuse(struct model_waiter *w, const struct api_error *err) {
+    struct http_request *req = w->req;
+    waiter_free(w);
+    error_respond(req, err);
+}
+
+static void on_timer(void *ctx, struct http_request *req) {
+    struct api_error err;
+    api_error_set(&err, API_TIMEOUT, NULL,
+                  "the model is not loaded yet; GET /v1/models tells when it is");
+    refuse(ctx, &err);
+}
+
+/* What a command line or a line of a file would take for something else. */
+static bool is_word(struct bytes word) {
+    bool good = word.len > 0 && word.data[0] != '-';
+    for (size_t i = 0; i < word.len; i++)
+        good &= word.data[i] >= ' ' && word.data[i] != 0x7f;
+    return good;
+}
+
+int model_control_add(struct event_thread *thread, struct http_request *req, struct u128 tenant,
+                      struct api_error *err) {
+    static const struct http_watch watch = {.on_closed = on_closed, .on_timer = on_timer};
+    struct genreq g;
+    size_t waiting = 0;
+    genreq_init(&g, GENREQ_CHAT);
+    int rc = read_order(thread, &g, req, tenant, err);
+    if (!rc && !is_word(g.model))
+        rc = api_error_set(err, API_BAD_REQUEST, "model",
+                           "'model' is [NAME=]PATH[,OPTION=VALUE...]: a path of the server's "
+                           "machine or a hub's name, as trireme load takes it");
+    for (const struct model_waiter *w = thread->model_waiters; w; w = w->next)
+        waiting++;
+    if (!rc && waiting >= MODEL_WAITERS_MAX)
+        rc = api_error_set(err, API_UNAVAILABLE, NULL, "too many models are being added");
+    if (!rc) {
+        struct model_waiter *w = mem_alloc(sizeof *w);
+        *w = (struct model_waiter){.thread = thread,
+                                   .req = req,
+                                   .ticket = request_id_new(thread->idx),
+                                   .next = thread->model_waiters};
+        thread->model_waiters = w;
+        http_request_watch(req, &watch, w);
+        http_request_set_timer(req, MODEL_ADD_WAIT_MS);
+        send_wish(thread, &(struct wire_want){
+                              .model = g.model, .wish = WIRE_WISH_ADD, .ticket = w->ticket});
+    }
+    genreq_release(&g);
+    return rc;
+}
+
+void model_control_on_outcome(struct event_thread *thread, const struct mail *mail) {
+    struct model_waiter *w = thread->model_waiters;
+    struct api_error err;
+    while (w && !u128_equal(w->ticket, mail->reject.request))
+        w = w->next;
+    if (!w)
+        return; /* its client has gone, or it is another gateway's */
+    if (mail->reject.code) {
+        struct http_request *req = w->req;
+        waiter_free(w);
+        respond_success(req);
+        return;
+    }
+    api_error_set(&err, API_BAD_REQUEST, "model", "%.*s", (int)mail->submit.len,
+                  mail->submit.len ? mail->submit.data : "");
+    refuse(w, &err);
+}
+
+void model_control_end(struct event_thread *thread) {
+    struct api_error err;
+    api_error_set(&err, API_UNAVAILABLE, NULL, "shutting down");
+    while (thread->model_waiters)
+        refuse(thread->model_waiters, &err);
 }

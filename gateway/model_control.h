@@ -1,8 +1,9 @@
 /*
- * model_control.h - POST /models/load and /models/unload, as llama-server's router has them: an
- * operator's key (auth_is_admin) has a model's workers started or ended.
+ * model_control.h - POST /models/load, /models/unload and /models/reload, as llama-server's router has them, and /models/add: an
+ * operator's key (auth_is_admin) has a model's workers started or ended, or a model added.
  *
- * The answer says that it was passed on to the supervisors; /v1/models tells what became of it.
+ * The answers of the first say that it was passed on to the supervisors; /v1/models tells what became of it. Whoever adds a model
+ * waits until it is loaded or cannot be, and is told why: a model that could not be added is listed nowhere.
  */
 #ifndef GATEWAY_MODEL_CONTROL_H
 #define GATEWAY_MODEL_CONTROL_H
@@ -11,10 +12,19 @@
 #include "gateway/field.h"
 #include "http/http_server.h"
 
+enum { MODEL_WAITERS_MAX = 16, MODEL_ADD_WAIT_MS = 3600000 };
+
 extern const struct field_set fields_model_control;
 
 /* 0: answered; -1 with *err filled: a key that may not, or no such model. */
 MUST_CHECK int model_control(struct event_thread *thread, struct http_request *req,
                              struct u128 tenant, enum wire_wish wish, struct api_error *err);
+/* 0: it is answered later; -1 with *err filled. */
+MUST_CHECK int model_control_add(struct event_thread *thread, struct http_request *req,
+                                 struct u128 tenant, struct api_error *err);
+/* What became of one that is added. */
+void model_control_on_outcome(struct event_thread *thread, const struct mail *mail);
+/* The thread ends: so do those that wait. */
+void model_control_end(struct event_thread *thread);
 
 #endif

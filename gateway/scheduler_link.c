@@ -110,6 +110,18 @@ static void on_attached(struct scheduler_link *l, struct bytes payload) {
     mailbox_push(&l->boxes[request_thread_idx(submit.request)], mail);
 }
 
+static void on_outcome(struct scheduler_link *l, struct bytes payload) {
+    struct wire_outcome outcome;
+    struct error err;
+    if (message_unpack_outcome(payload, &l->arena, &outcome, &err) ||
+        request_thread_idx(outcome.ticket) >= l->box_count)
+        return;
+    struct mail *mail = mail_new(MAIL_OUTCOME, NULL);
+    mail->reject = (struct mail_reject){.request = outcome.ticket, .code = outcome.done};
+    buf_add_bytes(&mail->submit, outcome.text);
+    mailbox_push(&l->boxes[request_thread_idx(outcome.ticket)], mail);
+}
+
 /* ---- models ---- */
 
 static void fetch_ask(struct scheduler_link *l) {
@@ -233,6 +245,7 @@ static void on_frame(void *ctx, enum wire_kind kind, struct bytes payload) {
     case WIRE_REJECT: on_reject(l, payload); break;
     case WIRE_SUBMIT: on_attached(l, payload); break;
     case WIRE_STATUS: on_status(l, payload); break;
+    case WIRE_OUTCOME: on_outcome(l, payload); break;
     case WIRE_BUNDLE_CHUNK: on_bundle_chunk(l, payload); break;
     default: break; /* of a newer minor version, or not for us */
     }

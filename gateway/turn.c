@@ -6,6 +6,7 @@
 #include "gateway/gateway_metrics.h"
 #include "gateway/generation.h"
 #include "gateway/health.h"
+#include "gateway/model_control.h"
 #include "gateway/response_calls.h"
 #include "gateway/resume.h"
 #include "gateway/text_calls.h"
@@ -53,6 +54,7 @@ static void on_mail(struct event_thread *thread, struct mail *mail) {
         mail->text = NULL;
         break;
     case MAIL_ATTACHED: resume_on_attached(thread, mail); break;
+    case MAIL_OUTCOME: model_control_on_outcome(thread, mail); break;
     case MAIL_PREPARED:
         if (mail->job->generation)
             generation_on_prepared(mail->job->generation, mail->job);
@@ -133,6 +135,7 @@ void turn_tick(struct event_thread *thread) {
 
 void turn_end(struct event_thread *thread) {
     resume_end(thread);
+    model_control_end(thread);
     while (thread->generations.first)
         generation_cancel(thread->generations.first);
 }

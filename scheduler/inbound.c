@@ -84,7 +84,14 @@ static void on_bundle_chunk(struct process *p, int64_t now, struct u128 peer,
 }
 
 static void on_want(struct process *p, int64_t now, struct u128 peer, const union message *m) {
-    want_ledger_add(&p->wants, now, &m->want);
+    if (u128_is_zero(m->want.ticket))
+        want_ledger_add(&p->wants, now, &m->want);
+    else
+        process_send_ticket(p, peer, &m->want);
+}
+
+static void on_outcome(struct process *p, int64_t now, struct u128 peer, const union message *m) {
+    process_send_outcome(p, &m->outcome);
 }
 
 static void on_resource_ready(struct process *p, int64_t now, struct u128 peer,
@@ -124,6 +131,7 @@ static const struct inbound_row {
     [WIRE_DRAIN] = {GATEWAY | WORKER | SUPERVISOR, on_drain},
     [WIRE_EXITED] = {SUPERVISOR, on_exited},
     [WIRE_WANT] = {GATEWAY, on_want},
+    [WIRE_OUTCOME] = {SUPERVISOR, on_outcome},
 };
 
 /* ---- Malformed ones ---- */

@@ -86,6 +86,23 @@ void process_send_wants(struct process *p) {
         want_ledger_empty(&p->wants, p->clock.now_ms, tell_want, p);
 }
 
+void process_send_ticket(struct process *p, struct u128 peer, const struct wire_want *want) {
+    const struct wire_outcome nobody = {
+        .ticket = want->ticket,
+        .text = bytes_str("no trireme serve answers the scheduler; try again")};
+    if (p->supervisors.count) {
+        tell_want(p, want);
+    } else {
+        ENCODE(p, outcome, &nobody);
+        process_send(p, peer, WIRE_OUTCOME);
+    }
+}
+
+void process_send_outcome(struct process *p, const struct wire_outcome *outcome) {
+    ENCODE(p, outcome, outcome);
+    send_to_all(p, &p->gateways, WIRE_OUTCOME);
+}
+
 static void send_reregister(void *ctx, struct u128 instance) {
     struct process *p = ctx;
     struct wire_blocks_lost message = {0};

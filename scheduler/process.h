@@ -89,6 +89,9 @@ void process_send(struct process *p, struct u128 peer, enum wire_kind kind); /* 
 void process_send_status(struct process *p);
 void process_repeat_fences(struct process *p); /* those that are due again */
 void process_send_wants(struct process *p);    /* once there is a supervisor */
+/* One that somebody waits for: at once, or its outcome to the peer. */
+void process_send_ticket(struct process *p, struct u128 peer, const struct wire_want *want);
+void process_send_outcome(struct process *p, const struct wire_outcome *outcome); /* to gateways */
 struct bundle_relay_calls process_bundle_calls(struct process *p);
 
 void peer_list_add(struct peer_list *list, struct u128 peer); /* once */

@@ -302,6 +302,38 @@ def test_load_says_at_once_that_there_will_be_no_room():
         assert time.monotonic() - begun < 10
 
 
+def test_an_operator_adds_models_over_http():
+    """As trireme load does: a path, with options; the reason comes back where it cannot be loaded. Other keys may not."""
+    with tempfile.TemporaryDirectory(prefix="trm-model-") as folder:
+        for name in ("tiny", "broken"):
+            os.mkdir(f"{folder}/{name}")
+            put_whole_norm(f"{folder}/{name}")
+        os.truncate(f"{folder}/broken/model.safetensors", 1000)
+        with open(f"{folder}/keys", "w") as f:
+            f.write("boss admin\nuser\n")
+        with Serve(args=["--threads", 1, "--api-key-file", f"{folder}/keys", "--models-memory", "64m"], env={"HF_HUB_OFFLINE": "1"}) as s:
+            def ask(key, path, **fields):
+                return s.post(path, fields, headers={"Authorization": f"Bearer {key}"})
+            boss = {"Authorization": "Bearer boss"}
+            s.wait(lambda: "loaded" in states(s, boss).values(), 20, "the first is loaded")
+            (first,) = states(s, boss)
+            status, body, _ = ask("user", "/models/add", model=f"{folder}/tiny")
+            assert status == 403 and "admin" in body["error"]["message"] and list(told(s)) == [first], body
+            for word, says in [(f"{folder}/broken", "model.safetensors"), (f"{folder}/none", "which model?"), (f"big={folder}/tiny,memory=1g", "--models-memory"),
+                               (folder, "is no model"), ("--help", "as trireme load takes it"), (f"a={folder}/tiny\nb", "as trireme load takes it"),
+                               ("no/such", "HF_HUB_OFFLINE"), ("", "as trireme load takes it")]:
+                status, body, _ = ask("boss", "/models/add", model=word)
+                assert status == 400 and says in body["error"]["message"], (word, status, body)
+                assert list(told(s)) == [first], (word, told(s))
+            assert ask("boss", "/models/add", model=f"small={folder}/tiny,slots=2")[:2] == (200, {"success": True})
+            assert told(s)["small"]["state"] == "loaded" and "--slots=2" in processes(s.run_dir)[workers_of(s, "small")[0]]
+            assert ask("user", "/v1/completions", model="small", prompt="Once", max_tokens=4)[0] == 200
+            assert ask("boss", "/models/add", model="small")[0] == 200, "one that is there is loaded already"
+            os.kill(s.pids("scheduler")[0], signal.SIGKILL)
+            s.wait(lambda: ask("user", "/v1/completions", model="small", prompt="Once", max_tokens=4)[0] == 200, 20, "all goes on")
+            assert ask("boss", "/models/unload", model="small")[0] == 200
+
+
 def put_revision(folder, name, link):
     """A model of this name in the folder, which `link` leads to from now on; its template differs, and so do its weights."""
     at = os.path.join(folder, name)

@@ -220,6 +220,30 @@ TEST(inbound_a_wish_waits_for_a_supervisor) {
     stage_close(&t);
 }
 
+/* Whoever waits for the outcome is told at once that nobody is there: the wish is not kept. */
+TEST(inbound_a_wish_with_a_ticket_waits_for_nobody) {
+    const struct wire_want want = {
+        .model = bytes_str("/srv/new"), .wish = WIRE_WISH_ADD, .ticket = {5, 6}};
+    const struct wire_outcome outcome = {.ticket = {5, 6}, .done = true};
+    struct metric *malformed = &scheduler_metrics[METRIC_MALFORMED];
+    int64_t before = metric_value(malformed, 0);
+    struct buf out = {0};
+    struct stage t;
+    EXPECT(stage_open(&t));
+    message_pack_want(&want, &out);
+    calls->frame(&t.process, (struct u128){7, 7}, WIRE_ROLE_GATEWAY, WIRE_WANT, buf_bytes(&out));
+    EXPECT_EQ(t.process.wants.entries.count, 0);
+    buf_reset(&out);
+    message_pack_outcome(&outcome, &out);
+    calls->frame(&t.process, (struct u128){7, 1}, WIRE_ROLE_SUPERVISOR, WIRE_OUTCOME,
+                 buf_bytes(&out));
+    EXPECT_EQ(metric_value(malformed, 0), before);
+    calls->frame(&t.process, (struct u128){7, 7}, WIRE_ROLE_GATEWAY, WIRE_OUTCOME, buf_bytes(&out));
+    EXPECT_EQ(metric_value(malformed, 0), before + 1);
+    buf_release(&out);
+    stage_close(&t);
+}
+
 /* Its own heartbeats say that it drains. */
 TEST(inbound_a_draining_scheduler_says_so) {
     struct wire_heartbeat beat = {.state = WIRE_STATE_IDLE};

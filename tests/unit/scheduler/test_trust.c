@@ -205,6 +205,7 @@ static const int SPEAKERS[WIRE_KIND_MAX] = {
     [WIRE_FAILED] = W,
     [WIRE_BLOCKS_LOST] = W,
     [WIRE_EXITED] = S,
+    [WIRE_OUTCOME] = S,
 };
 
 static void fill_hello(void *ctx, struct wire_hello *hello) {
