@@ -206,8 +206,8 @@ static int check(const struct messages_request *m, bool counts, struct api_error
 }
 
 static const struct field_table messages_own = {rows, ARRAY_LEN(rows)};
-static const struct field_table *const messages_tables[] = {&messages_own, &field_shared,
-                                                            &field_constraint, &field_peers};
+static const struct field_table *const messages_tables[] = {
+    &messages_own, &field_shared, &field_constraint, &field_peers, &field_elsewhere};
 const struct field_set fields_messages = {messages_tables, ARRAY_LEN(messages_tables)};
 
 int anthropic_parse(struct genreq *g, struct bytes body, bool counts, struct api_error *err) {

@@ -33,8 +33,8 @@ static int check_model(const struct genreq *g, const struct served_model *m,
     const struct wire_vectors *v = &m->vectors;
     if (!v->pooling)
         return api_error_set(err, API_UNSUPPORTED, "model",
-                             "the model '%.100s' makes no embeddings: its files do not say how; "
-                             "its worker's --pooling can",
+                             "the model '%.100s' makes no embeddings: its files do not say how. "
+                             "Started with --pooling last, mean or cls it does",
                              m->name);
     if (g->dialect == GENREQ_CLASSIFY && !v->scores)
         return api_error_set(err, API_UNSUPPORTED, "model",

@@ -214,6 +214,10 @@ static int read_refused(struct field_reader *r, const struct field *f, enum json
         return -1;
     if (compact(value, text) && is_neutral(values, first, text))
         return 0;
+    if (f->instead)
+        return api_error_set(r->err, API_UNSUPPORTED, r->name,
+                             "'%s' is no field of this path, and would change the answer; use %s",
+                             r->name, f->instead);
     if (!f->neutral || !*f->neutral)
         return api_error_set(r->err, API_UNSUPPORTED, r->name, "'%s' is not offered by this server",
                              r->name);

@@ -51,6 +51,8 @@ struct field {
     /* FIELD_REFUSED: what is taken besides null, JSON values without spaces, with one between; "<=N"
      * is any number up to N. NULL: false 0 "" [] {} */
     const char *neutral;
+    /* FIELD_REFUSED: how it is said on this path; NULL: it is not offered */
+    const char *instead;
     /* FIELD_CUSTOM: the value's first event was just read. 0, or -1 with *r->err filled. */
     int (*read)(struct field_reader *r, enum json_event first);
 };
@@ -197,6 +199,8 @@ extern const struct field_table field_shared;
 extern const struct field_table field_constraint;
 /* What other servers have (field_peers.c): refused, passed over, or another name of ours. */
 extern const struct field_table field_peers;
+/* What other paths have (field_elsewhere.c), and what Ollama has in its options. */
+extern const struct field_table field_elsewhere, field_elsewhere_ollama;
 /* What a chat template is rendered with (field_template.c). */
 extern const struct field_table field_template;
 

@@ -193,8 +193,8 @@ static int check_prompt(const struct genreq *g, struct api_error *err) {
 }
 
 static const struct field_table completion_own = {completion_rows, ARRAY_LEN(completion_rows)};
-static const struct field_table *const completion_tables[] = {&completion_own, &field_shared,
-                                                              &field_constraint, &field_peers};
+static const struct field_table *const completion_tables[] = {
+    &completion_own, &field_shared, &field_constraint, &field_peers, &field_elsewhere};
 const struct field_set fields_completion = {completion_tables, ARRAY_LEN(completion_tables)};
 
 int llama_completion_parse(struct genreq *g, struct bytes body, struct api_error *err) {
@@ -207,8 +207,8 @@ int llama_completion_parse(struct genreq *g, struct bytes body, struct api_error
 }
 
 static const struct field_table infill_own = {infill_rows, ARRAY_LEN(infill_rows)};
-static const struct field_table *const infill_tables[] = {&infill_own, &field_shared,
-                                                          &field_constraint, &field_peers};
+static const struct field_table *const infill_tables[] = {
+    &infill_own, &field_shared, &field_constraint, &field_peers, &field_elsewhere};
 const struct field_set fields_infill = {infill_tables, ARRAY_LEN(infill_tables)};
 
 int llama_infill_parse(struct genreq *g, struct bytes body, struct api_error *err) {

@@ -149,8 +149,9 @@ static int check_logprobs(const struct genreq *g, struct api_error *err) {
 }
 
 static const struct field_table ollama_chat_own = {chat_rows, ARRAY_LEN(chat_rows)};
-static const struct field_table *const ollama_chat_tables[] = {&ollama_chat_own, &field_template,
-                                                               &field_constraint, &field_peers};
+static const struct field_table *const ollama_chat_tables[] = {
+    &ollama_chat_own, &field_template,         &field_constraint,
+    &field_peers,     &field_elsewhere_ollama, &field_elsewhere};
 const struct field_set fields_ollama_chat = {ollama_chat_tables, ARRAY_LEN(ollama_chat_tables)};
 
 int ollama_chat_parse(struct genreq *g, struct bytes body, struct api_error *err) {
@@ -209,8 +210,9 @@ static int ask(struct ollama_request *q, struct api_error *err) {
 }
 
 static const struct field_table ollama_generate_own = {generate_rows, ARRAY_LEN(generate_rows)};
-static const struct field_table *const ollama_generate_tables[] = {&ollama_generate_own,
-                                                                   &field_constraint, &field_peers};
+static const struct field_table *const ollama_generate_tables[] = {
+    &ollama_generate_own, &field_constraint, &field_peers, &field_elsewhere_ollama,
+    &field_elsewhere};
 const struct field_set fields_ollama_generate = {ollama_generate_tables,
                                                  ARRAY_LEN(ollama_generate_tables)};
 

@@ -259,6 +259,6 @@ void ollama_refuse(struct http_request *req) {
     api_error_set(&err, API_UNSUPPORTED, NULL, "'%.*s' is not offered by this server: %s",
                   (int)MIN(req->path.len, (size_t)100), (const char *)req->path.data,
                   embeds ? "it makes no embeddings"
-                         : "it serves the models that it was started with");
+                         : "models are added by POST /models/add, and downloaded by its operator");
     error_respond(req, &err);
 }

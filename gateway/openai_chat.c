@@ -65,8 +65,8 @@ static const struct field rows[] = {
 
 /* its own go before those of the others that have their names */
 static const struct field_table chat_own = {rows, ARRAY_LEN(rows)};
-static const struct field_table *const chat_tables[] = {&chat_own, &field_shared, &field_constraint,
-                                                        &field_peers, &field_template};
+static const struct field_table *const chat_tables[] = {
+    &chat_own, &field_shared, &field_constraint, &field_peers, &field_template, &field_elsewhere};
 const struct field_set fields_chat = {chat_tables, ARRAY_LEN(chat_tables)};
 
 int openai_chat_parse(struct genreq *g, struct bytes body, struct api_error *err) {

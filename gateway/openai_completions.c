@@ -85,8 +85,8 @@ static const struct field rows[] = {
 
 static const struct field_table completions_own = {rows, ARRAY_LEN(rows)};
 /* its own go before those of the others that have their names */
-static const struct field_table *const completions_tables[] = {&completions_own, &field_shared,
-                                                               &field_constraint, &field_peers};
+static const struct field_table *const completions_tables[] = {
+    &completions_own, &field_shared, &field_constraint, &field_peers, &field_elsewhere};
 const struct field_set fields_completions = {completions_tables, ARRAY_LEN(completions_tables)};
 
 int openai_completions_parse(struct genreq *g, struct bytes body, struct api_error *err) {

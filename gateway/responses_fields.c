@@ -335,8 +335,8 @@ static int check(struct responses_request *q, struct api_error *err) {
 }
 
 static const struct field_table responses_own = {rows, ARRAY_LEN(rows)};
-static const struct field_table *const responses_tables[] = {&responses_own, &field_shared,
-                                                             &field_constraint, &field_peers};
+static const struct field_table *const responses_tables[] = {
+    &responses_own, &field_shared, &field_constraint, &field_peers, &field_elsewhere};
 const struct field_set fields_responses = {responses_tables, ARRAY_LEN(responses_tables)};
 
 int responses_parse(struct genreq *g, struct bytes body, struct api_error *err) {

@@ -82,8 +82,8 @@ static const struct field sampling_rows[] = {
 /* clang-format on */
 
 static const struct field_table sampling_own = {sampling_rows, ARRAY_LEN(sampling_rows)};
-static const struct field_table *const sampling_tables[] = {&sampling_own, &field_shared,
-                                                            &field_constraint, &field_peers};
+static const struct field_table *const sampling_tables[] = {
+    &sampling_own, &field_shared, &field_constraint, &field_peers, &field_elsewhere};
 static const struct field_set fields_sampling = {sampling_tables, ARRAY_LEN(sampling_tables)};
 
 static int read_sampling(struct field_reader *r, enum json_event first) {
@@ -124,7 +124,7 @@ static const struct field rows[] = {
 
 static const struct field_table own = {rows, ARRAY_LEN(rows)};
 static const struct field_table *const tables[] = {&own, &field_shared, &field_constraint,
-                                                   &field_peers};
+                                                   &field_peers, &field_elsewhere};
 const struct field_set fields_generate = {tables, ARRAY_LEN(tables)};
 
 static int check(const struct genreq *g, struct api_error *err) {

@@ -168,7 +168,8 @@ static void count_refusals(struct link_guard *g) {
         if (event != LINK_EVENT_REFUSED)
             continue;
         g->refused_count++;
-        LOG_LIMITED(LOG_WARN, "a connection was refused: its peer is not proven");
+        LOG_LIMITED(LOG_WARN,
+                    "a connection ended before its peer was proven: refused, or it hung up");
     }
 }
 

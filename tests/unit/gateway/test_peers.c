@@ -181,8 +181,9 @@ static int parse_with(enum genreq_dialect dialect, const char *fields, struct ge
     struct buf body;
     buf_init(&body, 0);
     buf_addf(&body, "{%s,%s}",
-             dialect == GENREQ_CHAT ? "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
-                                    : "\"prompt\":\"hi\"",
+             dialect == GENREQ_CHAT || dialect == GENREQ_OLLAMA_CHAT
+                 ? "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
+                 : "\"prompt\":\"hi\"",
              fields);
     int rc = genreq_parse(g, dialect, buf_bytes(&body), err);
     genreq_release(g);
@@ -288,5 +289,76 @@ TEST(two_names_of_a_field_must_agree) {
         int rc = parse_with(GENREQ_CHAT, cases[i].fields, &g, &err);
         EXPECT_EQ(rc, cases[i].param ? -1 : 0);
         EXPECT_STR(err.param, cases[i].param ? cases[i].param : "");
+    }
+}
+
+/* What changes an answer on one path is never passed over on another: it has a row there, which reads or refuses it. The others
+ * here change no answer: they are of nobody's concern, or nothing without what is refused. */
+TEST(no_path_is_silent_about_a_field_of_another) {
+    static const struct field_set *const SETS[] = {
+        &fields_chat,       &fields_completions, &fields_messages,
+        &fields_responses,  &fields_ollama_chat, &fields_ollama_generate,
+        &fields_completion, &fields_infill,      &fields_generate,
+    };
+    static const char *const SILENT[] = {
+        "user",            /* nobody's concern */
+        "stream_options",  /* what a stream tells of its end */
+        "access_programs", /* of what is refused: */
+        "background_options",
+        "return_text_in_logprobs",
+        "parallel_tool_calls", /* of calls, on paths without */
+        "include_reasoning",   /* of reasoning, on paths that do not part it from the text */
+        "separate_reasoning",
+        "add_generation_prompt", /* of a template, on paths without */
+        "continue_final_message",
+    };
+    size_t seen = 0;
+    for (size_t s = 0; s < ARRAY_LEN(SETS); s++)
+        for (size_t t = 0; t < SETS[s]->table_count; t++)
+            for (size_t i = 0; i < SETS[s]->tables[t]->row_count; i++) {
+                const struct field *f = &SETS[s]->tables[t]->rows[i];
+                bool silent = f->kind == FIELD_PASSED;
+                for (size_t k = 0; k < ARRAY_LEN(SILENT); k++)
+                    silent |= strcmp(f->name, SILENT[k]) == 0;
+                for (size_t k = 0; k < ARRAY_LEN(SETS) && !silent; k++, seen++)
+                    if (!field_find(SETS[k], bytes_str(f->name)))
+                        check_fail(__FILE__, __LINE__, "set %zu passes over '%s' of set %zu", k,
+                                   f->name, s);
+            }
+    EXPECT(seen > 5000);
+}
+
+TEST(a_field_of_another_path_is_refused_with_its_name_here) {
+    static const struct {
+        enum genreq_dialect dialect;
+        const char *fields, *param, *says; /* says NULL: taken */
+    } CASES[] = {
+        {GENREQ_COMPLETIONS, "\"max_completion_tokens\":5", "max_completion_tokens",
+         "use max_tokens"},
+        {GENREQ_COMPLETIONS, "\"max_completion_tokens\":null", "", NULL},
+        {GENREQ_COMPLETIONS, "\"top_logprobs\":0", "", NULL},
+        {GENREQ_COMPLETIONS, "\"top_logprobs\":2", "top_logprobs", "use logprobs"},
+        {GENREQ_COMPLETIONS, "\"reasoning_effort\":\"high\"", "reasoning_effort",
+         "is not offered by this server"},
+        {GENREQ_CHAT, "\"max_output_tokens\":5", "max_output_tokens", "use max_tokens"},
+        {GENREQ_CHAT, "\"stop_sequences\":[\"x\"]", "stop_sequences", "use stop"},
+        {GENREQ_CHAT, "\"sampling_params\":{\"temperature\":0}", "sampling_params",
+         "the fields in it"},
+        {GENREQ_CHAT, "\"thinking\":{\"type\":\"disabled\"}", "thinking", "enable_thinking"},
+        {GENREQ_CHAT, "\"truncation\":\"disabled\"", "", NULL},
+        {GENREQ_CHAT, "\"background\":true", "background", "is not offered by this server"},
+        {GENREQ_OLLAMA_CHAT, "\"temperature\":0", "temperature", "use options"},
+        {GENREQ_OLLAMA_CHAT, "\"options\":{\"temperature\":0}", "", NULL},
+        {GENREQ_OLLAMA_CHAT, "\"max_tokens\":5", "max_tokens", "use options.num_predict"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct genreq g;
+        struct api_error err = {0};
+        int rc = parse_with(CASES[i].dialect, CASES[i].fields, &g, &err);
+        if ((rc == 0) != !CASES[i].says)
+            check_fail(__FILE__, __LINE__, "case %zu: %d", i, rc);
+        EXPECT_STR(rc ? err.param : "", CASES[i].param);
+        if (rc && !strstr(err.text, CASES[i].says))
+            check_fail(__FILE__, __LINE__, "case %zu: %s", i, err.text);
     }
 }
