@@ -10,6 +10,7 @@
 
 void answer_release(struct answer *a) {
     response_release(&a->writer);
+    buf_release(&a->verbose);
     responses_state_free(&a->responses);
     sglang_state_free(&a->sglang);
     event_ids_release(&a->ids);

@@ -22,6 +22,7 @@
 #include "gateway/submission.h"
 
 struct answer;
+struct json_writer;
 
 /* How a dialect writes an answer: each function appends to out. A stream is begin, then for each
  * choice texts and a finish, then end; or error in place of what is missing. */
@@ -104,8 +105,9 @@ struct answer {
     struct embed_form embed; /* of a dialect that has vectors */
     bool logprobs;           /* wanted, and */
     bool token_ids;
-    bool tokens_as_ids;   /* log-probabilities call tokens so */
-    bool timings;         /* of OpenAI's dialects: how long it took */
+    bool tokens_as_ids; /* log-probabilities call tokens so */
+    bool timings;       /* of OpenAI's dialects: how long it took, */
+    struct buf verbose; /* owned: and the member that says how it was sampled; empty: not wanted */
     bool prompt_logprobs; /* of the prompt's tokens, */
     bool hides_echo;      /* which are no part of the text */
     /* how many alternatives each shows: a worker may have told more for the other's sake */
@@ -135,6 +137,10 @@ void answer_release(struct answer *a);
 
 /* The form of a dialect's answers. */
 const struct answer_form *answer_form_of(enum genreq_dialect dialect);
+/* The members of llama.cpp's generation_settings, but for the seed: what the request asks for and what the model's
+ * defaults added. */
+void answer_write_settings(const struct genreq *g, const struct wire_sampling *sampling,
+                           struct json_writer *w);
 /* For forms: ,"timings":{...} in llama.cpp's form, at the end of an answer. */
 void answer_write_timings(const struct answer *a, struct buf *out);
 /* For forms: the choices of a submission that are shown, in order; the k-th of them, or NULL. Its

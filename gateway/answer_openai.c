@@ -1,6 +1,8 @@
 /* The answers of OpenAI's chats and completions: chunks of a stream, or one object. */
 #include "gateway/answer.h"
 
+#include "formats/json.h"
+
 /* vLLM's return_token_ids: a chat has the prompt's beside its choices, a completion in each. */
 static void add_prompt_ids(const struct submission *sub, struct buf *out) {
     buf_add_str(out, ",\"prompt_token_ids\":[");
@@ -28,12 +30,31 @@ static void insert_prompt_ids(const struct answer *a, const char *end, struct bu
     buf_add_str(out, end);
 }
 
-/* llama.cpp's timings into the last object, where they are wanted. */
+/* As llama-server says it when it is told to be verbose. */
+static void settings(struct answer *a, const struct genreq *g, const struct wire_sampling *s) {
+    struct json_writer w;
+    if (!g->verbose)
+        return;
+    buf_add_str(&a->verbose, ",\"__verbose\":");
+    json_writer_init(&w, &a->verbose);
+    json_begin_object(&w);
+    json_key(&w, "generation_settings");
+    json_begin_object(&w);
+    json_key(&w, "seed");
+    json_uint(&w, s->seed);
+    answer_write_settings(g, s, &w);
+    json_end_object(&w);
+    json_end_object(&w);
+}
+
+/* llama.cpp's timings and settings into the last object, where they are wanted. */
 static void insert_timings(const struct answer *a, const char *end, struct buf *out) {
-    if (!a->timings)
+    if (!a->timings && !a->verbose.len)
         return;
     out->len -= strlen(end);
-    answer_write_timings(a, out);
+    if (a->timings)
+        answer_write_timings(a, out);
+    buf_add_bytes(out, buf_bytes(&a->verbose));
     buf_add_str(out, end);
 }
 
@@ -66,7 +87,7 @@ static void finish(struct answer *a, const struct choice *c, struct buf *out) {
 
 static void end(struct answer *a, struct buf *out) {
     struct usage usage = answer_usage(a);
-    if (a->writer.include_usage || a->timings)
+    if (a->writer.include_usage || a->timings || a->verbose.len)
         response_chunk_usage(&a->writer, a->writer.include_usage ? &usage : NULL, out);
     insert_timings(a, "}\n\n", out);
     response_done(out);
@@ -121,6 +142,7 @@ const struct answer_form answer_openai = {
     .ping = ": ping\n\n",
     .has_ids = true,
     .init = response_init,
+    .settings = settings,
     .begin = begin,
     .text = text,
     .finish = finish,

@@ -23,6 +23,7 @@ static const struct field rows[] = {
     ELSEWHERE("text", EMPTY, "response_format"),
     ELSEWHERE("truncation", "\"disabled\"", "truncate_prompt_tokens"),
     ELSEWHERE("include", "[]", NULL),
+    ELSEWHERE("verbose", "false", NULL),
     ELSEWHERE("background", "false", NULL),
     ELSEWHERE("previous_response_id", "\"\"", NULL),
     ELSEWHERE("conversation", EMPTY, NULL),

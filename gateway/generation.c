@@ -276,7 +276,9 @@ static void init_answer(struct generation *gen, int64_t created_s) {
     if (g->service_tier && a->form == &answer_openai)
         response_tell_tier(&a->writer);
     embed_form_init(&a->embed, g, &gen->terms.model->vectors);
-    if (a->form->settings)
+    /* a stream that can be resumed has the same bytes each time, but a seed may be drawn anew */
+    bool tells = !gen->terms.stream.len || a->form != &answer_openai;
+    if (a->form->settings && tells)
         a->form->settings(a, g, &gen->terms.prepared.sampling);
     a->writer.include_usage = g->include_usage;
     a->writer.continuous_usage = g->continuous_usage;
@@ -579,7 +581,7 @@ static uint64_t draw_seed(const struct gateway_settings *settings) {
     if (settings->seed >= 0)
         return (uint64_t)settings->seed;
     random_bytes(&seed, sizeof seed);
-    return seed;
+    return seed >> 11; /* told to clients, some of which know no integers past 2^53 */
 }
 
 static int check_job(const struct generation *gen, struct api_error *err) {

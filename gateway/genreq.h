@@ -213,6 +213,7 @@ struct genreq {
     bool tokens_as_ids; /* log-probabilities call tokens token_id:ID; SGLang's: by no text */
     bool answers_list;  /* SGLang's: one object for each choice, in a list */
     bool timings;       /* llama.cpp's, of OpenAI's dialects */
+    bool verbose;       /* these tell how they were sampled, as llama.cpp's own calls do */
     bool echo; /* of a completion: the prompt comes first, with the log-probabilities asked for */
     bool include_reasoning;   /* show what was thought */
     bool separate_reasoning;  /* tell it from content */

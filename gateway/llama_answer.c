@@ -4,6 +4,9 @@
  *
  * Source: github.com/ggml-org/llama.cpp, tools/server/README.md.
  */
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "formats/json.h"
 #include "gateway/answer.h"
 #include "gateway/error_response.h"
@@ -27,6 +30,17 @@ static void write_double(struct json_writer *w, const char *key, double value) {
     json_double(w, value);
 }
 
+/* With as few digits as lead back to it: 0.7, not 0.699999988. */
+static void write_float(struct json_writer *w, const char *key, float value) {
+    char text[32];
+    int digits = 6;
+    do
+        snprintf(text, sizeof text, "%.*g", digits, (double)value);
+    while (strtof(text, NULL) != value && ++digits < 10);
+    json_key(w, key);
+    json_raw(w, bytes_str(text));
+}
+
 static void write_int(struct json_writer *w, const char *key, int64_t value) {
     json_key(w, key);
     json_int(w, value);
@@ -35,7 +49,7 @@ static void write_int(struct json_writer *w, const char *key, int64_t value) {
 static void write_dry(struct json_writer *w, const struct genreq *g,
                       const struct wire_sampling *s) {
     static const char *const USUAL[] = {"\n", ":", "\"", "*"};
-    write_double(w, "dry_multiplier", (double)s->dry_multiplier);
+    write_float(w, "dry_multiplier", s->dry_multiplier);
     write_double(w, "dry_base", g->dry_base);
     write_int(w, "dry_allowed_length", g->dry_allowed_length);
     write_int(w, "dry_penalty_last_n", g->dry_window);
@@ -53,10 +67,10 @@ static void write_rules(struct json_writer *w, const struct genreq *g,
                         const struct wire_sampling *s) {
     write_double(w, "top_n_sigma", g->top_n_sigma);
     write_double(w, "typical_p", g->typical_p);
-    write_double(w, "xtc_probability", (double)s->xtc_probability);
-    write_double(w, "xtc_threshold", (double)s->xtc_threshold);
-    write_double(w, "dynatemp_range", (double)s->temperature_range);
-    write_double(w, "dynatemp_exponent", (double)s->temperature_exponent);
+    write_float(w, "xtc_probability", s->xtc_probability);
+    write_float(w, "xtc_threshold", s->xtc_threshold);
+    write_float(w, "dynatemp_range", s->temperature_range);
+    write_float(w, "dynatemp_exponent", s->temperature_exponent);
     write_int(w, "repeat_last_n", g->given & GENREQ_PENALTY_WINDOW ? g->penalty_window : -1);
     write_dry(w, g, s);
     write_int(w, "mirostat",
@@ -71,6 +85,29 @@ static void write_rules(struct json_writer *w, const struct genreq *g,
     field_write_sampler_order(g->sampler_order, w);
 }
 
+void answer_write_settings(const struct genreq *g, const struct wire_sampling *s,
+                           struct json_writer *w) {
+    write_float(w, "temperature", s->temperature);
+    write_int(w, "top_k", s->top_k);
+    write_float(w, "top_p", s->top_p);
+    write_float(w, "min_p", s->min_p);
+    write_float(w, "repeat_penalty", s->repetition_penalty);
+    write_float(w, "presence_penalty", s->presence_penalty);
+    write_float(w, "frequency_penalty", s->frequency_penalty);
+    write_rules(w, g, s);
+    write_int(w, "n_predict", g->given & GENREQ_MAX_TOKENS ? g->max_tokens : -1);
+    write_int(w, "n_probs", g->logprobs ? g->top_logprobs : 0);
+    json_key(w, "ignore_eos");
+    json_bool(w, g->ignore_eos);
+    json_key(w, "stream");
+    json_bool(w, g->stream);
+    json_key(w, "stop");
+    json_begin_array(w);
+    for (uint32_t i = 0; i < g->stop_count; i++)
+        json_string_bytes(w, g->stops[i]);
+    json_end_array(w);
+}
+
 static void settings(struct answer *a, const struct genreq *g, const struct wire_sampling *s) {
     struct json_writer w;
     ADD(&a->writer.head, ",\"generation_settings\":");
@@ -78,34 +115,7 @@ static void settings(struct answer *a, const struct genreq *g, const struct wire
     json_begin_object(&w);
     json_key(&w, "seed");
     json_uint(&w, s->seed);
-    json_key(&w, "temperature");
-    json_double(&w, (double)s->temperature);
-    json_key(&w, "top_k");
-    json_uint(&w, s->top_k);
-    json_key(&w, "top_p");
-    json_double(&w, (double)s->top_p);
-    json_key(&w, "min_p");
-    json_double(&w, (double)s->min_p);
-    json_key(&w, "repeat_penalty");
-    json_double(&w, (double)s->repetition_penalty);
-    json_key(&w, "presence_penalty");
-    json_double(&w, (double)s->presence_penalty);
-    json_key(&w, "frequency_penalty");
-    json_double(&w, (double)s->frequency_penalty);
-    write_rules(&w, g, s);
-    json_key(&w, "n_predict");
-    json_int(&w, g->given & GENREQ_MAX_TOKENS ? g->max_tokens : -1);
-    json_key(&w, "n_probs");
-    json_int(&w, g->logprobs ? g->top_logprobs : 0);
-    json_key(&w, "ignore_eos");
-    json_bool(&w, g->ignore_eos);
-    json_key(&w, "stream");
-    json_bool(&w, g->stream);
-    json_key(&w, "stop");
-    json_begin_array(&w);
-    for (uint32_t i = 0; i < g->stop_count; i++)
-        json_string_bytes(&w, g->stops[i]);
-    json_end_array(&w);
+    answer_write_settings(g, s, &w);
     json_end_object(&w);
 }
 

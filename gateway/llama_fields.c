@@ -147,6 +147,7 @@ static int read_extra(struct field_reader *r, enum json_event first) {
     CUSTOM_FIELD("logit_bias", read_bias),                                                         \
     NEUTRAL_FIELD("n", "1"),                                                                       \
     NEUTRAL_FIELD("n_cmpl", "1"),                                                                  \
+    PASSED_FIELD("verbose"), /* they always tell how they were sampled */                          \
     /* of chats, or of the other dialects */                                                       \
     REFUSED_FIELD("messages"),                                                                     \
     REFUSED_FIELD("tools"),                                                                        \

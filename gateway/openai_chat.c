@@ -59,6 +59,7 @@ static const struct field rows[] = {
     BOOL_FIELD("parallel_tool_calls", parallel_tool_calls, 0),
     BOOL_FIELD("include_reasoning", include_reasoning, 0),
     BOOL_FIELD("separate_reasoning", separate_reasoning, 0),
+    BOOL_FIELD("verbose", verbose, 0),
     REFUSED_FIELD("prompt"),
 };
 /* clang-format on */

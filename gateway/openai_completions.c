@@ -73,6 +73,7 @@ static const struct field rows[] = {
     CUSTOM_FIELD("logprobs", read_logprobs),
     INT_FIELD("prompt_logprobs", prompt_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, 0),
     INT_FIELD("best_of", best_of, 0, GENREQ_CHOICES_MAX, 0),
+    BOOL_FIELD("verbose", verbose, 0),
     /* of chats alone */
     REFUSED_FIELD("messages"),
     REFUSED_FIELD("tools"),

@@ -587,6 +587,13 @@ int prepare(const struct genreq *g, const struct served_model *m, uint64_t seed,
     return check_allowed(g, p, err);
 }
 
+void prepare_usual_sampling(const struct genreq *g, const struct text_model *text,
+                            struct prepared *p) {
+    struct api_error err;
+    fill_sampling(g, &text->defaults, 0, &p->sampling);
+    CHECK(!fill_rules(g, text, p, &err));
+}
+
 int prepare_refuse_model(enum model_found found, struct bytes name, struct api_error *err) {
     CHECK(found != MODEL_READY);
     switch (found) {

@@ -39,6 +39,9 @@ struct prepared {
  * either way. */
 MUST_CHECK int prepare(const struct genreq *g, const struct served_model *model, uint64_t seed,
                        struct prepared *p, struct api_error *err);
+/* As a request is sampled that says nothing of it. p->sampling; *p must be released. */
+void prepare_usual_sampling(const struct genreq *g, const struct text_model *text,
+                            struct prepared *p);
 /* 0: a text of so many bytes may have `most` tokens or fewer; -1 with *err filled: it has more, whatever
  * it says, so nobody need count them. */
 MUST_CHECK int prepare_check_bytes(const struct served_model *m, size_t bytes, size_t most,

@@ -333,11 +333,6 @@ static int on_render(const struct call *c, struct api_error *err) {
     return 0;
 }
 
-static void add_default(cJSON *to, const char *name, double value) {
-    if (value >= 0)
-        cJSON_AddNumberToObject(to, name, value);
-}
-
 /* That of ?model=NAME, else the one for requests that name none, else any. NULL: err says why. */
 static struct served_model *asked_model(const struct call *c, struct api_error *err) {
     struct model_table *models = c->thread->gw->models;
@@ -357,26 +352,38 @@ static struct served_model *asked_model(const struct call *c, struct api_error *
     return model;
 }
 
-/* What llama-server tells of its model: the context, and the defaults that the model's own files
- * give (what they do not name is left out). */
+/* What llama-server tells of its model: the context, and how a request is sampled that says nothing of it. */
 static int on_props(const struct call *c, struct api_error *err) {
     struct served_model *model = asked_model(c, err);
+    struct prepared usual = {0};
+    struct genreq g;
+    struct buf body = {0};
+    struct json_writer w;
     if (!model)
         return -1;
-    const struct model_defaults *defaults = &model->text->defaults;
-    cJSON *props = cJSON_CreateObject();
-    cJSON *settings = cJSON_AddObjectToObject(props, "default_generation_settings");
-    cJSON *params = cJSON_AddObjectToObject(settings, "params");
-    cJSON_AddNumberToObject(settings, "n_ctx", model->max_context);
-    add_default(params, "temperature", defaults->temperature);
-    add_default(params, "top_p", defaults->top_p);
-    add_default(params, "min_p", defaults->min_p);
-    add_default(params, "top_k", (double)defaults->top_k);
-    add_default(params, "repeat_penalty", defaults->repetition_penalty);
-    cJSON_AddStringToObject(props, "model_alias", model->name);
-    cJSON_AddStringToObject(props, "build_info", "trireme " TRIREME_VERSION);
+    genreq_init(&g, GENREQ_COMPLETION);
+    prepare_usual_sampling(&g, model->text, &usual);
+    json_writer_init(&w, &body);
+    json_begin_object(&w);
+    json_key(&w, "default_generation_settings");
+    json_begin_object(&w);
+    json_key(&w, "params");
+    json_begin_object(&w);
+    answer_write_settings(&g, &usual.sampling, &w);
+    json_end_object(&w);
+    json_key(&w, "n_ctx");
+    json_uint(&w, model->max_context);
+    json_end_object(&w);
+    json_key(&w, "model_alias");
+    json_string(&w, model->name);
+    json_key(&w, "build_info");
+    json_string(&w, "trireme " TRIREME_VERSION);
+    json_end_object(&w);
+    http_respond(c->req, 200, JSON_TYPE, NULL, 0, buf_bytes(&body));
+    buf_release(&body);
+    prepared_release(&usual);
+    genreq_release(&g);
     served_model_put(model);
-    respond_document(c->req, props);
     return 0;
 }
 

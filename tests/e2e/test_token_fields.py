@@ -71,6 +71,18 @@ def test_what_an_answer_tells_on_request():
             for told, usage in ((whole["timings"], whole["usage"]), (streamed.last["timings"], streamed.usage)):
                 assert told["predicted_n"] == usage["completion_tokens"] and told["predicted_ms"] > 0, (told, usage)
                 assert told["prompt_n"] + told["cache_n"] == usage["prompt_tokens"], (told, usage)
+            assert "__verbose" not in whole
+            whole = asked(s, {**body, "verbose": True, "top_k": 40, "max_tokens": 20, "temperature": None, "seed": None}, path)
+            told = whole["__verbose"]["generation_settings"]
+            assert (told["temperature"], told["top_p"], told["top_k"], told["n_predict"]) == (0.7, 0.9, 40, 20), told  # two of them are the model's defaults
+            again = asked(s, {**body, "seed": told["seed"], "temperature": 0.7, "top_p": 0.9, "top_k": 40, "max_tokens": 20}, path)
+            assert told["seed"] < 1 << 53, "a client that knows floats alone would send back another"
+            assert again["choices"] == whole["choices"], "what was told does not lead to the same answer"
+            (streamed,), _ = run_many(s.port, [(path, dict(body, verbose=True, seed=3, max_tokens=5, stream=True))])
+            assert streamed.last["__verbose"]["generation_settings"]["seed"] == 3 and streamed.last["choices"] == [], streamed.last
+        usual = json.loads(s.get("/props")[1])["default_generation_settings"]["params"]
+        assert (usual["temperature"], usual["top_p"], usual["top_k"], usual["n_predict"]) == (0.7, 0.9, 0, -1), usual
+        assert set(told) - set(usual) == {"seed"}, "a request's own seed is drawn"
         late = {"prompt": PROMPT, "max_tokens": 1000, "ignore_eos": True}
         assert asked(s, {**late, "timeout": 0.3}, status=504)["error"]["code"] == "timeout"
         asked(s, {**late, "max_tokens": 5, "timeout": 60})
