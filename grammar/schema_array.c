@@ -1,13 +1,19 @@
 /*
- * schema_array.c - arrays: items by place, their number, one that must be contained.
+ * schema_array.c - arrays: items by place, their number, how many must satisfy a schema.
  */
 #include "grammar/schema_internal.h"
 
-enum { PREFIX_MAX = 1000, UNIQUE_MAX = 10 };
+enum { PREFIX_MAX = 1000, UNIQUE_MAX = 10, COUNTED_MAX = 4096 };
 
 struct array_rules {
     uint32_t min, max;
     uint32_t prefix; /* places with schemas of their own */
+};
+
+/* How many items satisfy a schema. */
+struct contained {
+    uint32_t schema; /* 0: that is not asked */
+    uint32_t min, max;
 };
 
 /* The list of schemas by place, and the schema of all others, of either draft. */
@@ -46,9 +52,9 @@ static uint32_t item_at(struct schema *s, const conjunction *c, uint32_t place, 
 }
 
 static bool gather_rules(struct schema *s, const conjunction *c, struct array_rules *r,
-                         uint32_t *contains) {
+                         struct contained *contains) {
     *r = (struct array_rules){.max = REPEAT_NO_END};
-    *contains = 0;
+    *contains = (struct contained){.min = 1, .max = REPEAT_NO_END};
     for (size_t i = 0; i < c->count; i++) {
         uint32_t node = c->items[i].node, prefix, rest, bound;
         array_keywords(s, node, &prefix, &rest);
@@ -57,13 +63,15 @@ static bool gather_rules(struct schema *s, const conjunction *c, struct array_ru
             r->min = MAX(r->min, bound);
         if (tree_uint(&s->t, tree_get(&s->t, node, "maxItems"), &bound))
             r->max = MIN(r->max, bound);
-        uint32_t one = tree_get(&s->t, node, "contains");
-        uint32_t least = tree_get(&s->t, node, "minContains");
-        if (!one || (tree_uint(&s->t, least, &bound) && bound == 0 &&
-                     !tree_get(&s->t, node, "maxContains")))
+        struct contained one = {tree_get(&s->t, node, "contains"), 1, REPEAT_NO_END};
+        if (tree_uint(&s->t, tree_get(&s->t, node, "minContains"), &bound))
+            one.min = bound;
+        if (tree_uint(&s->t, tree_get(&s->t, node, "maxContains"), &bound))
+            one.max = bound;
+        if (!one.schema || (one.min == 0 && one.max == REPEAT_NO_END))
             continue;
-        if (*contains || least || tree_get(&s->t, node, "maxContains")) {
-            schema_fail(s, ERR_UNSUPPORTED, "keyword \"contains\" with bounds, or twice");
+        if (contains->schema) {
+            schema_fail(s, ERR_UNSUPPORTED, "keyword \"contains\" twice");
             return false;
         }
         *contains = one;
@@ -103,15 +111,60 @@ static uint32_t items_from(struct schema *s, const conjunction *c, const struct 
     return rest;
 }
 
-/* any (, any)* with one of them as `contains` asks. */
-static uint32_t items_with(struct schema *s, const conjunction *c, uint32_t contains) {
+/* Items in a row, by how many came and how many of them counted: a rule for each pair, which says what may follow. Counters
+ * stop where more makes no difference. */
+static uint32_t items_counted(struct schema *s, const conjunction *c, const struct array_rules *r,
+                              const struct contained *k) {
     struct builder *b = s->b;
-    uint32_t space = expr_space(b);
+    bool bounded = k->max != REPEAT_NO_END, ends = r->max != REPEAT_NO_END;
+    uint64_t places = ends ? r->max : MAX(MAX(r->min, r->prefix), 1u);
+    uint64_t counts = bounded ? k->max : k->min;
+    if (k->min > k->max || k->min > r->max || !places)
+        return expr_never(b);
+    if (bounded && ends)
+        counts = MIN(counts, places);
+    if ((places + 1) * (counts + 1) > COUNTED_MAX)
+        return schema_fail(s, ERR_LIMIT, "keyword \"contains\" with bounds as large as these");
+    uint32_t no = bounded ? schema_negate(s, k->schema, 0) : 0;
+    if (bounded && !no)
+        return schema_fail(s, ERR_UNSUPPORTED,
+                           "keyword \"maxContains\": the schema of \"contains\" cannot be turned "
+                           "around");
+    uint32_t rules[COUNTED_MAX], width = (uint32_t)counts + 1, last = (uint32_t)places;
+    bool ended[COUNTED_MAX] = {0}; /* nothing may follow, not even the end */
+    for (uint32_t i = 0; i < (last + 1) * width; i++)
+        rules[i] = builder_rule(b);
+    uint32_t space = expr_space(b), one = 0, other = 0;
     uint32_t comma = expr_concat(b, (uint32_t[]){space, expr_text(b, ","), space}, 3);
-    uint32_t any = item_at(s, c, 0, 0), one = item_at(s, c, 0, contains);
-    uint32_t before = expr_repeat(b, expr_concat(b, (uint32_t[]){any, comma}, 2), 0, REPEAT_NO_END);
-    uint32_t behind = expr_repeat(b, expr_concat(b, (uint32_t[]){comma, any}, 2), 0, REPEAT_NO_END);
-    return expr_concat(b, (uint32_t[]){before, one, behind}, 3);
+    for (uint32_t i = last + 1; i-- > 0 && !b->failed;) {
+        uint32_t to = MIN(i + 1, last), first = i == 0;
+        if (i == last || i < r->prefix) { /* all places behind are alike */
+            one = item_at(s, c, MIN(i, r->prefix), k->schema);
+            other = item_at(s, c, MIN(i, r->prefix), no);
+        }
+        for (uint32_t n = width; n-- > 0;) {
+            uint32_t ways[3], count = 0, more = to * width + n;
+            uint32_t takes[] = {comma, one, 0}, leaves[] = {comma, other, 0};
+            if (i && i >= r->min && n >= k->min)
+                ways[count++] = expr_empty(b);
+            if (n + 1 < width && (i < last || !ends) && !ended[more + 1]) {
+                takes[2] = expr_rule(b, rules[more + 1]);
+                ways[count++] = expr_concat(b, takes + first, 3 - first);
+            }
+            if (i < last && !ended[more]) {
+                leaves[2] = expr_rule(b, rules[more]);
+                ways[count++] = expr_concat(b, leaves + first, 3 - first);
+            }
+            uint32_t e = expr_alt(b, ways, count);
+            ended[i * width + n] = b->exprs.items[e].kind == EXPR_NEVER;
+            if (i == last && !ends) { /* any number of them, before what may follow */
+                uint32_t others = expr_repeat(b, expr_concat(b, leaves, 2), 0, REPEAT_NO_END);
+                e = expr_concat(b, (uint32_t[]){others, e}, 2);
+            }
+            builder_set_rule(b, rules[i * width + n], e);
+        }
+    }
+    return ended[0] ? expr_never(b) : expr_rule(b, rules[0]);
 }
 
 static bool is_unique(struct schema *s, const conjunction *c) {
@@ -169,7 +222,8 @@ static uint32_t items_unique(struct schema *s, const conjunction *c, const struc
 uint32_t leaf_array(struct schema *s, const conjunction *c) {
     struct builder *b = s->b;
     struct array_rules r;
-    uint32_t contains, items;
+    struct contained contains;
+    uint32_t items;
     if (!gather_rules(s, c, &r, &contains) || r.min > r.max)
         return expr_never(b);
     if (r.prefix > PREFIX_MAX)
@@ -178,21 +232,18 @@ uint32_t leaf_array(struct schema *s, const conjunction *c) {
     for (size_t i = 0; i < c->count && s->unevaluated; i++)
         evaluates |= tree_get(&s->t, s->unevaluated, "unevaluatedItems") &&
                      tree_get(&s->t, c->items[i].node, "contains");
-    if (evaluates || (contains && unique))
+    if (evaluates || (contains.schema && unique))
         return schema_fail(s, ERR_UNSUPPORTED,
                            "keyword \"contains\" beside \"uniqueItems\" or \"unevaluatedItems\"");
-    if (contains && (r.min > 1 || r.max != REPEAT_NO_END || r.prefix))
-        return schema_fail(s, ERR_UNSUPPORTED,
-                           "keyword \"contains\" beside bounds on the number of items");
     if (unique)
         items = items_unique(s, c, &r);
-    else if (contains)
-        items = items_with(s, c, contains);
+    else if (contains.schema)
+        items = r.max ? items_counted(s, c, &r, &contains) : expr_never(b);
     else
         items = r.max ? items_from(s, c, &r, 0) : expr_never(b);
     uint32_t space = expr_space(b);
     uint32_t filled = expr_concat(b, (uint32_t[]){items, space}, 2);
-    bool may_be_empty = r.min == 0 && !contains;
+    bool may_be_empty = r.min == 0 && (!contains.schema || contains.min == 0);
     if (!may_be_empty && b->exprs.items[items].kind == EXPR_NEVER)
         return expr_never(b);
     return expr_concat(b,

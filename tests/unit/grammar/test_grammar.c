@@ -211,6 +211,26 @@ static const struct row ROWS[] = {
      {"[5]", "[1,5,2]"},
      {"[]", "[1]"}},
     {GRAMMAR_JSON_SCHEMA,
+     "{\"type\":\"array\",\"contains\":{\"const\":5},\"minContains\":2,\"maxItems\":4}",
+     {"[5,5]", "[1,5,2,5]", "[5,5,5]", "[ 5 , 1 , 5.0 ]"},
+     {"[]", "[5]", "[1,5,2]", "[1,5,2,5,3]", "[1,2,3", "[1,2,3]"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"type\":\"array\",\"contains\":{\"type\":\"string\"},\"minContains\":0,\"maxContains\":1,"
+     "\"minItems\":1}",
+     {"[1]", "[\"a\"]", "[1,\"a\",2,null]", "[1,2,3,4,5,6]"},
+     {"[]", "[\"a\",\"b\"]", "[1,\"a\",2,\"b\"]"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"},{\"type\":\"string\"}],"
+     "\"items\":{\"type\":\"integer\"},\"contains\":{\"minimum\":5,\"type\":\"number\"},"
+     "\"maxContains\":2,\"maxItems\":4}",
+     {"[5]", "[1,\"a\",7]", "[5,\"a\",7,1]"},
+     {"[1]", "[5,7]", "[5,\"a\",7,9]", "[1,\"a\",1,1]", "[5,\"a\",1,1,1]"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"anyOf\":[{\"type\":\"array\",\"items\":{\"type\":\"string\"},\"contains\":{\"type\":"
+     "\"null\"},\"maxContains\":3},{\"const\":1}]}",
+     {"1"},
+     {"[", "[]", "[\"a\"]"}},
+    {GRAMMAR_JSON_SCHEMA,
      "{\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"next\":"
      "{\"$ref\":\"#/$defs/n\"}},\"additionalProperties\":false}}}",
      {"{}", "{\"next\":{\"next\":{}}}"},
@@ -351,6 +371,9 @@ TEST(what_cannot_be_held_is_refused_by_name) {
         {GRAMMAR_JSON_SCHEMA,
          "{\"allOf\":[{\"properties\":{\"a\":true}},{\"unevaluatedProperties\":false}]}",
          "unevaluated"},
+        {GRAMMAR_JSON_SCHEMA, "{\"contains\":{\"multipleOf\":3},\"maxContains\":1}", "maxContains"},
+        {GRAMMAR_JSON_SCHEMA, "{\"contains\":{\"const\":1},\"minContains\":100,\"maxItems\":200}",
+         "contains"},
         {GRAMMAR_JSON_SCHEMA, "{\"contains\":{\"type\":\"null\"},\"unevaluatedItems\":false}",
          "unevaluatedItems"},
         {GRAMMAR_JSON_SCHEMA,
