@@ -6,8 +6,9 @@
  * recursion inside the document, properties, required, additionalProperties, patternProperties,
  * propertyNames, min/maxProperties, dependentRequired, dependentSchemas, dependencies,
  * prefixItems, items, additionalItems, min/maxItems, contains with min/maxContains (maxContains where
- * its schema can be turned around; places times counts at most 4096), uniqueItems (of items that are at most ten listed values), unevaluatedProperties and -Items (where
- * they see all that applies, and no anyOf), $dynamicRef (to the only anchor of its name),
+ * its schema can be turned around; places times counts at most 4096), uniqueItems (of items that are
+ * at most ten listed values), unevaluatedProperties and -Items (where they see all that applies, and
+ * no anyOf), $dynamicRef (to the only anchor of its name),
  * min/maxLength, pattern, formats of the table in schema_string.c, bounds of numbers, multipleOf
  * (not too large). Keywords that say nothing about the value (title, default, ...) are passed over,
  * and so are unknown ones and unknown formats, as the specification has it. Everything else that
