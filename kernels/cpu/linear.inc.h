@@ -13,30 +13,23 @@
  * columns at a time, for WIDE_ROWS rows; chains that go on in the next block wait in `carry` as they
  * are. So a product with any type has the bits of the product with the same values as f32.
  */
-#if VW == 16
 enum { ROWS_MAX = 6 };
+#if VW == 16
 /* Chains side by side: enough to hide the fma's latency, few enough for 32 registers. */
 #define TILE_COLUMNS(rows) ((rows) <= 2 ? 8 : 4)
+enum { DIRECT_TILES = 2, WIDE_WIDTH = 1024 };
+#else
+/* 16 registers: 12 chains, two vectors of weights and one of x. */
+#define TILE_COLUMNS(rows) ((rows) == 1 ? 8 : (rows) == 2 ? 4 : 2)
+/* A unit's block of columns and a tile's rows stay in a first-level cache of 32 KB. */
+enum { DIRECT_TILES = 8, WIDE_WIDTH = 256 };
+#endif
 #define FOR_TILE_ROWS(X, ...)                                                                      \
     X(1, __VA_ARGS__)                                                                              \
     X(2, __VA_ARGS__) X(3, __VA_ARGS__) X(4, __VA_ARGS__) X(5, __VA_ARGS__) X(6, __VA_ARGS__)
 #define TILE_TABLE(name)                                                                           \
     { name##_1, name##_2, name##_3, name##_4, name##_5, name##_6 }
-#else
-enum { ROWS_MAX = 5 };
-#define TILE_COLUMNS(rows) ((rows) == 1 ? 8 : (rows) == 2 ? 4 : 2)
-#define FOR_TILE_ROWS(X, ...)                                                                      \
-    X(1, __VA_ARGS__) X(2, __VA_ARGS__) X(3, __VA_ARGS__) X(4, __VA_ARGS__) X(5, __VA_ARGS__)
-#define TILE_TABLE(name)                                                                           \
-    { name##_1, name##_2, name##_3, name##_4, name##_5 }
-#endif
-enum {
-    UNIT_COLUMNS = 16,
-    QUANT_COLUMNS = 4,
-    QUANT_ROWS_MAX = VW / 4,
-    WIDE_WIDTH = 1024,
-    WIDE_ROWS = 16 * ROWS_MAX
-};
+enum { UNIT_COLUMNS = 16, QUANT_COLUMNS = 4, QUANT_ROWS_MAX = VW / 4, WIDE_ROWS = 16 * ROWS_MAX };
 
 struct linear_task {
     const struct op_linear *a;
@@ -85,6 +78,13 @@ ALWAYS_INLINE void tile_finish(const int rows, const int columns, const struct t
     }
 }
 
+/* Keeps a vector in its register: as an operand of each fma it would be loaded for each. */
+#if VW == 8
+#define KEEP(v) __asm__("" : "+x"(v))
+#else
+#define KEEP(v) (void)0
+#endif
+
 /* rows x columns chains from column c of the unit on. */
 ALWAYS_INLINE void tile_chains(const int rows, const int columns, const enum storage_type type,
                                const struct tile *t, uint32_t c0) {
@@ -108,6 +108,7 @@ ALWAYS_INLINE void tile_chains(const int rows, const int columns, const enum sto
         UNROLL
         for (int r = 0; r < rows; r++) {
             vf xv = v_load(x + (size_t)r * t->x_stride + k);
+            KEEP(xv);
             UNROLL
             for (int c = 0; c < columns; c++)
                 acc[r][c] = v_fma(xv, wv[c], acc[r][c]);
@@ -241,8 +242,9 @@ static enum storage_type direct_rows(const struct op_linear *a, uint32_t first, 
     bool plain = storage_is_plain(type);
     if (!plain && (count % QUANT_COLUMNS || !TILES[type][0]))
         return STORAGE_NONE;
-    return a->rows <= (plain ? 2 * (uint32_t)ROWS_MAX : (uint32_t)QUANT_ROWS_MAX) ? type
-                                                                                  : STORAGE_NONE;
+    return a->rows <= (plain ? DIRECT_TILES * (uint32_t)ROWS_MAX : (uint32_t)QUANT_ROWS_MAX)
+               ? type
+               : STORAGE_NONE;
 }
 
 /* Rows [0, rows) in tiles. */
