@@ -84,9 +84,10 @@ static inline vq q_at(const uint8_t *p) {
     memcpy(&v, p, sizeof v);
     return v;
 }
-/* Bytes moved down, with bits of their neighbours above: no machine shifts bytes alone. */
-static inline vq bits_at(const uint8_t *p, uint32_t from) {
-    return (vq)((vu)q_at(p) >> from);
+/* `mask`, below 16, of bytes moved down, as bits 4 and up of a byte. Words are shifted: no machine
+ * shifts bytes alone, and GCC 12 adds them to themselves in turn. */
+ALWAYS_INLINE vq high_bits(const uint8_t *p, uint32_t from, uint8_t mask) {
+    return (vq)((vu)((vq)((vu)q_at(p) >> from) & mask) << 4);
 }
 static inline vf f_at(const void *p) {
     vf v;
@@ -234,7 +235,7 @@ ALWAYS_INLINE void unpack_Q5_K(const uint8_t *unit, uint32_t g, struct block *ou
     half_nibbles(high + WORDS * BYTES + g / 2 * WORDS * BYTES, g % 2, out->q);
     UNROLL
     for (int i = 0; i < WORDS; i++)
-        out->q[i] |= (bits_at(high + i * BYTES, g) & 1) << 4;
+        out->q[i] |= high_bits(high + i * BYTES, g, 1);
 }
 
 /* [LANES] d, [16][LANES] scales, low bits, high bits. */
@@ -254,7 +255,7 @@ ALWAYS_INLINE void unpack_Q6_K(const uint8_t *unit, uint32_t g, struct block *ou
     half_nibbles(low + (g / 4 * 16 + g % 2 * 8) * BYTES, g % 4 / 2, out->q);
     UNROLL
     for (int i = 0; i < WORDS; i++)
-        out->q[i] |= (bits_at(high + i * BYTES, 2 * (g % 4)) & 3) << 4;
+        out->q[i] |= high_bits(high + i * BYTES, 2 * (g % 4), 3);
 }
 
 /* [LANES] d, [8][LANES] signed scales, words. */
