@@ -388,7 +388,8 @@ static struct supervisor_config supervisor_config(struct serve *s) {
                                        .add = add,
                                        .forget = forget,
                                        .renew_ctx = s,
-                                       .admin_port = s->settings->admin_port};
+                                       .admin_port = s->settings->admin_port,
+                                       .port = s->settings->port};
     for (uint32_t i = 0; i < s->models.count; i++)
         s->models.supervised[i] = supervised(&s->models.items[i]);
     config.added_count = find_added_before(s);

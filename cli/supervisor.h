@@ -95,6 +95,7 @@ struct supervisor_config {
     /* 0: free ports, drawn once (RUN-DIR/admin-port-ROLE-N); else the scheduler's, and from the next
      * on the workers' */
     int64_t admin_port;
+    int64_t port; /* the gateways': no admin port that is drawn; 0: they have none */
 };
 
 /* Blocks the signals that supervisor_run reads from its signalfd, in this thread and those made

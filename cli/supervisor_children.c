@@ -103,9 +103,15 @@ static int64_t kept_port(const struct supervisor *s, const struct child *c) {
     char name[64];
     snprintf(name, sizeof name, "admin-port-%s-%u", child_role_name(c->role), c->idx);
     char *path = path_join(s->config->run_dir, name);
-    int64_t port = read_port(path);
-    if (!port && (port = free_port(0)))
-        write_port(path, port);
+    int64_t port = read_port(path), gateway_port = s->config->port;
+    if (!port || port == gateway_port) {
+        /* the system's own range may have the gateways' port in it, which they have not bound yet */
+        do
+            port = free_port(0);
+        while (port && port == gateway_port);
+        if (port)
+            write_port(path, port);
+    }
     mem_free(path);
     return port;
 }

@@ -65,10 +65,13 @@ static int begin(const struct supervisor_config *config) {
 static void clear_place(int supervisor_pid);
 
 static void make_place(void) {
+    /* a stubborn one ends with this program, which may be killed */
     static const char SCRIPT[] =
         "#!/bin/sh\ncase \"$*\" in *--stubborn*) trap '' TERM ;; esac\necho \"$@\" > $(dirname "
         "$0)/args-$$\n"
-        "case \"$*\" in *--stubborn*) while :; do sleep 0.05; done ;; esac\nexec sleep 300\n";
+        "case \"$*\" in *--stubborn*) while kill -0 %d; do sleep 0.05; done ;; esac\n"
+        "exec sleep 300\n";
+    char script[sizeof SCRIPT + 16];
     if (dir[0] && dir_exists(dir))
         clear_place(running_supervisor); /* of a failed test */
     snprintf(dir, sizeof dir, "/tmp/trm-test-XXXXXX");
@@ -76,7 +79,8 @@ static void make_place(void) {
         abort();
     snprintf(endpoint, sizeof endpoint, "ipc://%s/scheduler.sock", dir);
     snprintf(program, sizeof program, "%s/program", dir);
-    if (file_write_atomic(program, SCRIPT, sizeof SCRIPT - 1, 0755, NULL))
+    int len = snprintf(script, sizeof script, SCRIPT, (int)getpid());
+    if (file_write_atomic(program, script, (size_t)len, 0755, NULL))
         abort();
 }
 
@@ -275,6 +279,23 @@ TEST(supervisor_keeps_admin_ports_over_restarts) {
     EXPECT(wait_running(&f, 4));
     EXPECT(admin_port_of(f.pids[3]) > 0 && admin_port_of(f.pids[3]) != ports[3]);
     close(fd);
+    clear_place(pid);
+}
+
+/* An earlier run drew the port that the gateways are to have now. */
+TEST(supervisor_leaves_the_gateways_their_port) {
+    struct supervisor_config config = plain_config();
+    struct family f;
+    make_place();
+    config.roles[CHILD_WORKER].count = 1;
+    int pid = begin(&config);
+    EXPECT(wait_running(&f, 4));
+    config.port = admin_port_of(f.pids[3]);
+    kill(pid, SIGTERM);
+    EXPECT_EQ(end_code(pid, 10000), 0);
+    pid = begin(&config);
+    EXPECT(wait_running(&f, 4));
+    EXPECT(admin_port_of(f.pids[3]) > 0 && admin_port_of(f.pids[3]) != config.port);
     clear_place(pid);
 }
 
