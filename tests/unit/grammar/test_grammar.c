@@ -77,6 +77,11 @@ static const struct row ROWS[] = {
      "\"maxItems\":2}",
      {"[1]", "[1,\"x\"]"},
      {"[]", "[1,2]", "[\"x\",\"x\"]", "[1,\"x\",\"y\"]"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"$ref\":\"#/$defs/a~1b~0%25~\",\"$defs\":{\"a/b~%~\":{\"type\":\"null\"}}}",
+     {"null"},
+     {"1"}},
+    {GRAMMAR_REGEX, "(?i)[a]z@\\[", {"aZ@[", "Az@["}, {"az`[", "az@{"}},
     {GRAMMAR_REGEX, "ab?[^x]*", {"a", "ab \"c"}, {"~", "abx"}},
     {GRAMMAR_JSON_SCHEMA,
      "{\"oneOf\":[{\"properties\":{\"na\":{\"type\":\"string\"}},\"required\":[\"na\"]},"
@@ -650,7 +655,7 @@ static const char *const PIECES[] = {
     "\xF0\x9F\x98\x80", "\xF4\x8F\xBF\xBF", "x\xE0\xA0", "ot", "hote", "l Pa",
     /* subtrees of some size: of letters alone, with a slash, and with characters of two bytes */
     "el", "ela", "elas", "elast", "elasti", "else", "el/s", "elf%e", "ho\xC3\xA9", "hoh", "hohe",
-    "hoher", "zz", "zzzzzzzzzzzz", "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz"};
+    "hoher", "zz", "zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz", "zzzzzzzzzzzz"};
 enum { BYTE_TOKENS = 256, END_TOKEN = BYTE_TOKENS + 80, TOKENS = END_TOKEN + 1 };
 _Static_assert(ARRAY_LEN(PIECES) <= END_TOKEN - BYTE_TOKENS, "room for all pieces");
 
