@@ -223,6 +223,61 @@ TEST(pipeline_results_of_another_shape_start_the_worker_anew) {
     stage_free(stage);
 }
 
+/* What a row says that it cannot: of a sampling row of 10 tokens, or of one that is part of a
+ * longer prompt. */
+TEST(pipeline_results_that_cannot_be_start_the_worker_anew) {
+    static const struct {
+        uint32_t prompt, slot, count, finish, tops;
+        bool valid;
+    } cases[] = {
+        {10, 1, 1, 0, 0, false}, /* another slot */
+        {10, 0, 2, 0, 0, false},
+        {10, 0, 0, 0, 0, false}, /* no token where one is sampled */
+        {10, 0, 0, WIRE_FINISH_STOP, 0, false},
+        {10, 0, 1, WIRE_FINISH_CANCELLED, 0, false},
+        {10, 0, 1, WIRE_FINISH_DEADLINE, 0, false},
+        {10, 0, 1, WIRE_FINISH_CONSTRAINT + 1, 0, false},
+        {10, 0, 1, WIRE_FINISH_ERROR, 0, false},
+        {10, 0, 1, WIRE_FINISH_CONSTRAINT, 0, false},
+        {10, 0, 1, 0, 3, false}, /* more logprobs than were asked for */
+        {300, 0, 1, 0, 0, false},
+        {300, 0, 0, WIRE_FINISH_STOP, 0, false},
+        {300, 0, 0, 0, 0, true},
+        {10, 0, 1, 0, 2, true},
+        {10, 0, 1, WIRE_FINISH_STOP, 0, true},
+        {10, 0, 0, WIRE_FINISH_ERROR, 0, true},
+        {10, 0, 0, WIRE_FINISH_CONSTRAINT, 0, true},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct stage *stage = worker_with_stop(1);
+        struct stage_worker *w = &stage->workers[0];
+        struct wire_submit submit = stage_submit(stage, 0, cases[i].prompt, 20, 0);
+        submit.sampling.logprobs = 2;
+        stage_send(stage, &submit);
+        stage_run(stage);
+        uint32_t slot = cases[i].slot, count = cases[i].count, finish = cases[i].finish,
+                 tokens[2] = {1, 1}, tops[2] = {cases[i].tops, cases[i].tops}, ids[8] = {0};
+        float values[8] = {0};
+        struct wire_step_result result = {.plan_number = 1,
+                                          .incarnation = 1,
+                                          .slots = {&slot, 1},
+                                          .token_counts = {&count, 1},
+                                          .finishes = {&finish, 1},
+                                          .tokens = {tokens, count},
+                                          .logprobs.tops = {tops, count},
+                                          .logprobs.ids = {ids, 8},
+                                          .logprobs.values = {values, 8}};
+        int rc = sched_step_result(stage->s, stage->now, w->instance, &result);
+        stage_run(stage);
+        const struct stage_stream *stream = &stage->requests[0].choices[0];
+        if (rc != (cases[i].valid ? 0 : ERR_INVALID))
+            check_fail(__FILE__, __LINE__, "case %zu: %d", i, rc);
+        EXPECT_EQ(stream->tokens.count, cases[i].valid ? count : 0);
+        EXPECT_EQ(stream->finish, cases[i].valid ? finish : 0);
+        stage_free(stage);
+    }
+}
+
 TEST(pipeline_results_that_came_before_or_of_another_life_are_counted_and_change_nothing) {
     struct stage *stage = worker_with_stop(1);
     struct stage_worker *w = &stage->workers[0];
