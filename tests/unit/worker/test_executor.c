@@ -299,6 +299,48 @@ static bool take_row(struct planner *p, uint32_t *count, uint32_t *finish) {
     return true;
 }
 
+/* A vector comes of a whole prompt, and where all its positions count, of all that are computed
+ * here. */
+TEST(prompts_become_vectors_where_the_worker_makes_them) {
+    enum { NONE = 1, LAST, MEAN }; /* of --pooling */
+    static const struct {
+        int pooling;
+        enum wire_request_kind kind;
+        uint32_t prompt_count, computed;
+        bool made;
+    } cases[] = {
+        {NONE, WIRE_EMBED, 5, 0, false}, {LAST, WIRE_EMBED, 5, 0, true},
+        {LAST, WIRE_EMBED, 5, 2, true},  {LAST, WIRE_EMBED, 4, 0, false},
+        {LAST, WIRE_SCORE, 5, 0, false}, {MEAN, WIRE_EMBED, 5, 0, true},
+        {MEAN, WIRE_EMBED, 5, 2, false},
+    };
+    static struct planner p;
+    int opened = 0;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct worker_settings settings = planner_settings(model_dir(), NULL);
+        settings.pooling = cases[i].pooling;
+        if (opened && opened != cases[i].pooling)
+            planner_close(&p);
+        if (opened != cases[i].pooling)
+            EXPECT(planner_open(&p, &settings));
+        opened = cases[i].pooling;
+        make_prompts(p.about.logits_width);
+        planner_reset(&p);
+        p.next_block = 0; /* what is said to be computed was so by the case before */
+        planner_put(&p, 0, prompts[1], 5, 5)->computed = cases[i].computed;
+        planner_admit(&p, 0);
+        p.admits.items[0].kind = cases[i].kind;
+        p.admits.items[0].prompt_count = cases[i].prompt_count;
+        planner_row(&p, 0, 5);
+        struct wire_step_result r;
+        EXPECT(planner_send(&p) && executor_collect(p.executor, true, &r, &p.err) == 1);
+        EXPECT(r.finishes.count == 1 && r.token_counts.items[0] == 0);
+        EXPECT_EQ(r.finishes.items[0], cases[i].made ? WIRE_FINISH_STOP : WIRE_FINISH_ERROR);
+        EXPECT_EQ(r.vectors.count, cases[i].made ? p.about.vectors.width : 0);
+    }
+    planner_close(&p);
+}
+
 TEST(an_end_counts_for_its_own_sequence_from_its_result_on) {
     static struct planner p;
     uint32_t count, finish, alone[TOTAL];
