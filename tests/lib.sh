@@ -20,6 +20,14 @@ die() { printf '%s\n' "dev: $*" >&2; exit 1; }
 # --- verdicts, one line each; what a suite's standard output is counted by ---
 ok() { printf 'ok %s\n' "$1"; }
 not_ok() { printf 'not ok %s: %s\n' "$1" "$2"; }
+# locked NAME COMMAND...: suites run beside each other, but only one of them installs, builds or fetches at a time
+locked() {
+    local name=$1
+    shift
+    command -v flock >/dev/null || { "$@"; return; }
+    mkdir -p "$ROOT/build"
+    (flock 9 && "$@" 9>&-) 9>"$ROOT/build/.$name.lock"
+}
 required() { case ",${TRIREME_TEST_REQUIRE:-}," in *[,\ ]"$1"[,\ ]*) return 0 ;; esac; return 1; }
 skip() { # skip KIND NAME WHY: a failure where the kind is required
     if required "$1"; then not_ok "$2" "needs $1, which is required here: $3"; else printf 'skip %s %s: %s\n' "$1" "$2" "$3"; fi
@@ -138,10 +146,10 @@ configure() { # configure PRESET [FOLDER]
     (cd "$ROOT" && cmake --preset "$preset" -B "$folder" "${launcher[@]}" "${CUDA_ARGS[@]}" >"$folder.configure.log" 2>&1) ||
         { cat "$folder.configure.log" >&2; return 1; }
 }
-build() { # build PRESET [TARGET...]
+build() { locked build build_alone "$@"; } # build PRESET [TARGET...]
+build_alone() {
     local preset=$1
     shift
-    mkdir -p "$ROOT/build"
     fetch_page_libraries
     configure "$preset" || return 1
     say "building $preset${*:+: $*}"
@@ -157,7 +165,7 @@ sources() {
 # --- suites ---
 # A suite is any executable tests/suites/NN-name.sh. "# timeout: SECONDS" in its head sets its limit (600). One with "-long" in its name
 # runs with --long; one with "# long: yes" in its head runs in both, the second time with LONG=1. "# seconds: N" says what a long run takes
-# on two idle cores, for --within.
+# on two idle cores, for --within. "# beside: yes": it mostly waits, or keeps one core busy: three such run at a time.
 declared() { # declared FILE timeout|seconds OTHERWISE
     local number
     number=$(head -6 "$1" | sed -n "s/^# $2: *\([0-9][0-9]*\).*/\1/p")
@@ -182,13 +190,25 @@ suite_fits() { # suite_fits FILE
     if [ "$spent" -gt "$expected" ]; then seconds=$((seconds * spent / (expected + 1))); fi
     [ $((SECONDS - started + seconds)) -le "$WITHIN" ]
 }
+at_a_time() { # at_a_time N COMMAND ARGUMENT...: the command with each argument, N of them running
+    local most=$1 command=$2 argument running=0
+    shift 2
+    for argument in "$@"; do
+        if [ $running -ge "$most" ]; then wait -n || true; running=$((running - 1)); fi
+        "$command" "$argument" &
+        running=$((running + 1))
+    done
+    wait
+}
+beside() { head -6 "$1" | grep -q '^# beside: yes'; }
 suite_order() { # the suites' files; with --within in an order drawn by the commit
     if [ -n "$WITHIN" ]; then lot tests/suites/*.sh; else printf '%s\n' tests/suites/*.sh; fi
 }
 
 # --- Python and node tools, made when first asked for; nonzero when they cannot be had ---
 retry() { "$@" || { sleep 5; "$@"; } || { sleep 20; "$@"; }; }
-need_venv() { # need_venv [LIST [FOLDER]]: then "$VENV/bin/python", or FOLDER's
+need_venv() { locked tools make_venv "$@"; } # need_venv [LIST [FOLDER]]: then "$VENV/bin/python", or FOLDER's
+make_venv() {
     local list="$ROOT/tests/${1:-requirements.txt}" venv=${2:-$VENV}
     local stamp="$venv/.made-from"
     cmp -s "$list" "$stamp" 2>/dev/null && return 0
@@ -199,7 +219,8 @@ need_venv() { # need_venv [LIST [FOLDER]]: then "$VENV/bin/python", or FOLDER's
     retry "$venv/bin/pip" install -q --no-input --disable-pip-version-check -r "$list" >&2 </dev/null || return 1
     cp "$list" "$stamp"
 }
-need_node() { # then node_modules in "$NODE"
+need_node() { locked tools make_node; } # then node_modules in "$NODE"
+make_node() {
     local stamp="$NODE/.made-from"
     cmp -s "$ROOT/tests/e2e/package.json" "$stamp" 2>/dev/null && return 0
     command -v node >/dev/null && command -v npm >/dev/null || need_packages nodejs npm || return 1
@@ -260,5 +281,12 @@ emulated_unit() { # emulated_unit "EMULATOR ARGUMENTS" BUILD_FOLDER PREFIX PROGR
     if [ $rc = 0 ] && grep -q '^ok ' <<<"$out"; then ok "$3.${4#test_} ($(grep -c '^ok ' <<<"$out") tests)"
     else not_ok "$3.${4#test_}" "exit code $rc: $(grep -v '^ok ' <<<"$out" | grep -v 'TCG doesn' | tail -3 | tr '\n' ' ')"; fi
 }
+# What takes longest begins first, so that no core idles at the end.
+LONGEST="test_kernels_attention test_emu_attention test_model_families test_emu_model test_emu_goldens test_gateway_gateway test_emu_linear"
+longest_first() { # longest_first PROGRAM...
+    printf '%s\n' "$@" | awk -v longest="$LONGEST" '
+        BEGIN { for (n = split(longest, name, " "); n > 0; n--) rank[name[n]] = n }
+        { print $1 in rank ? rank[$1] : 999, $1 }' | sort -s -n -k1,1 | cut -d' ' -f2
+}
 # shellcheck disable=SC2046
-run_units() { run_programs "$1" "$2" "${3:-}" $(unit_programs); }
+run_units() { run_programs "$1" "$2" "${3:-}" $(longest_first $(unit_programs)); }

@@ -86,5 +86,5 @@ need_packages() { # need_packages NAME...: Debian's names
     [ -n "$missing" ] || return 0
     say "installing: $missing"
     # shellcheck disable=SC2086
-    install_packages "$here" $missing
+    locked packages install_packages "$here" $missing
 }

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# beside: yes
 # Every C source is as clang-format writes it.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT" || exit 1

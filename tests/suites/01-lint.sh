@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# beside: yes
 # House rules that a compiler does not check: one verdict a rule.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT" || exit 1

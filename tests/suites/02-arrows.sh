@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# beside: yes
 # An include along an arrow of CMakeLists.txt compiles, any other does not: tried for every pair of folders with the build's own commands.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT" || exit 1

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# beside: yes
 # What ./dev builds for the GPUs it finds, what it installs on which distribution (nvidia-smi, nvcc and the installers are
 # stand-ins), and that every benchmark runs as ./dev runs it.
 . "$(dirname "$0")/../lib.sh"
@@ -82,6 +83,25 @@ for case in 'slow 0 10-slow-long no' 'slow 1 10-slow-long yes' 'both 0 20-both y
     if [ "$got" = "$wanted" ]; then ok "dev.suite_${filter}_$long"; else not_ok "dev.suite_${filter}_$long" "it is $got"; fi
 done
 if [ "$(lot a b c d | sort | tr -d '\n')" = abcd ]; then ok dev.lot_has_all; else not_ok dev.lot_has_all "$(lot a b c d)"; fi
+
+# Suites beside each other: as many as asked for, and of what is locked one; 20 s where a wait is in vain.
+awaits() { local i; for ((i = 0; i < 200; i++)); do [ ! -e "$here/$1" ] || return 0; sleep 0.1; done; return 1; }
+pair() { # a waits for b to begin, b for c, which may begin only when a has ended
+    : >"$here/pair.$1"
+    case $1 in
+    a) awaits pair.b && [ ! -e "$here/pair.c" ] && : >"$here/pair.a.ok" ;;
+    b) awaits pair.c && [ -e "$here/pair.a.ok" ] && : >"$here/pair.b.ok" ;;
+    c) [ -e "$here/pair.a.ok" ] && : >"$here/pair.c.ok" ;;
+    esac
+}
+at_a_time 2 pair a b c
+if [ -e "$here/pair.a.ok" ] && [ -e "$here/pair.b.ok" ] && [ -e "$here/pair.c.ok" ]; then ok dev.at_a_time; else not_ok dev.at_a_time "$(cd "$here" && echo pair.*)"; fi
+alone() { mkdir "$here/alone" && sleep 0.3 && rmdir "$here/alone" && : >"$here/alone.$1"; }
+hold() { locked test alone "$1"; }
+at_a_time 4 hold a b c d 2>/dev/null
+if [ "$(cd "$here" && echo alone.*)" = 'alone.a alone.b alone.c alone.d' ]; then ok dev.locked; else not_ok dev.locked "$(cd "$here" && echo alone*)"; fi
+if [ "$(longest_first a test_kernels_attention b | tr '\n' ' ')" = 'test_kernels_attention a b ' ]; then ok dev.longest_first; else not_ok dev.longest_first 'another order'; fi
+for program in $LONGEST; do unit_programs | grep -qx "$program" || not_ok dev.longest_first "there is no $program"; done
 
 # bench NAME [ARGUMENT...]: a quick run prints figures and ends well.
 bench() {

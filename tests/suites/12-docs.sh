@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# beside: yes
 # What the documentation says of the program is what the program says.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT" || exit 1

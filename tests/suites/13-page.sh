@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# beside: yes
 # The page's modules that need no browser; suite 43-page has the rest.
 . "$(dirname "$0")/../lib.sh"
 if ! command -v node >/dev/null; then skip node page.units "no node"; exit 0; fi

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# beside: yes
 # timeout: 600
 # Every fuzz target over its corpus, and over small changes of it, under ASan and UBSan.
 . "$(dirname "$0")/../lib.sh"

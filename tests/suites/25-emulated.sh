@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# beside: yes
 # timeout: 2400
 # long: yes
 # seconds: 600

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# beside: yes
 # long: yes
 # timeout: 300
 # seconds: 25

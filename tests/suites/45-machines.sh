@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# beside: yes
 # timeout: 600
 # The release on processors that are not here, by qemu's user emulation: the program as people start it, and the kernels' unit tests.
 . "$(dirname "$0")/../lib.sh"

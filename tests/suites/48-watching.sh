@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# beside: yes
 # timeout: 300
 # seconds: 35
 # long: yes

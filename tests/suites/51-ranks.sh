@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# beside: yes
 # timeout: 900
 # seconds: 240
 # long: yes

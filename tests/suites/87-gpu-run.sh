@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# beside: yes
 # timeout: 300
 # ./dev gpu --run on a GPU that is not there: programs that pass, fail, hang and die take the place of the packed ones.
 . "$(dirname "$0")/../lib.sh"
