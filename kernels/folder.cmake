@@ -8,6 +8,9 @@ if(TRIREME_SANITIZE STREQUAL "address" AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
   # GCC 12 stores vectors to such frames as if they were aligned to 64 bytes, which they are not (GCC bug 110027).
   list(APPEND KERNEL_FLAGS --param=asan-use-after-return=0)
 endif()
+if(TRIREME_SANITIZE AND CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  list(APPEND KERNEL_FLAGS -fno-var-tracking) # a third of the time went into where each variable lives; reports name lines
+endif()
 if(TRIREME_FUZZ) # what is fuzzed lies above the kernels, which clang takes minutes to instrument
   list(APPEND KERNEL_FLAGS -fno-sanitize=all)
 endif()
