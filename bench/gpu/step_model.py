@@ -48,11 +48,12 @@ MINIMA = ("int4", "q4_k")  # whose blocks each sum x up for themselves
 HEAD_OF = {"q8_0": "q8_0", "q4_0": "q6_k", "q4_k": "q6_k", "q6_k": "q6_k"}  # what files have it in; others: bf16
 # Decode attention with head size 128 (attention_decode.cuh), by the cache's type: bytes a value, positions of a step, a warp's
 # instructions for it with all ways through the code (docs/gpu-registers.md). One block of four warps an SM: 140 KB of it.
-ATTENTION = {"bf16": (2, 256, 3321), "fp8": (1, 256, 4846), "int8": (1, 256, 5580)}
+ATTENTION = {"bf16": (2, 256, 3322), "fp8": (1, 256, 4847), "int8": (1, 256, 5584)}
 WAYS = 2 / 3  # of these instructions, that a full step takes: no mask, one of two ways over V
 LONE = 2  # clocks from one instruction to the next of a warp that has a quarter of the SM to itself
 LIST = 1.0e-6  # the list of tasks: positions from L2 (0.4), two prefix sums with their barriers
 FIRST = 0.8e-6  # from the first copy asked for to the first byte there, out of DRAM
+ROTATION = 1.2e-6  # rotation and cache write: loads, a few operations, stores
 MERGE = 1.5e-6  # a split to scratch, a release, an atomic and the loads of the last block, each by way of L2
 FP8_RATE = 1580e12  # operations a second of a floor for fp8 and int8; our products multiply in bf16
 
@@ -124,7 +125,23 @@ def product(features, cols, rows, kind="bf16", prompt=False):
     return times[binds] + merge + EDGE, binds
 
 
-def attention(rows, context, cache="bf16"):
+def early(rows, steps, alone, memory, kind):
+    """Seconds of decode attention that pass beside the kernels ahead of it: its blocks begin where there is room for their 140 KB.
+
+    With no more tasks than SMs that have no block of QKV's product (blocks are spread over SMs one by one), list, first bytes and
+    copies are done when Q is there, though their bytes come beside that product's weights; else blocks begin as that product's end,
+    and have the time of the rotation.
+    """
+    features, cols = PRODUCTS["qkv"]
+    splits = splits_of(features, cols)
+    t, groups = (block_of if kind == "bf16" else packed_block_of)(features, rows, splits)
+    taken = math.ceil(features / (64 * groups)) * math.ceil(rows / t) * splits
+    if steps <= SMS - taken:
+        return LIST + FIRST + alone - memory
+    return min(ROTATION, LIST + FIRST)
+
+
+def attention(rows, context, cache="bf16", kind="bf16"):
     """Decode attention with its merge. Tasks are splits of 256 positions (of 1024 beyond 16384) of a row and KV head."""
     size, positions, instructions = ATTENTION[cache]
     steps = rows * KV_HEADS * math.ceil(context / positions)
@@ -136,12 +153,13 @@ def attention(rows, context, cache="bf16"):
     binds = max(seconds, key=seconds.get)
     # With one step a block nothing overlaps: all of K and V comes, then they are computed with.
     alone = min(seconds["SM's port"], seconds["instructions"]) if steps <= SMS else 0
-    return seconds[binds] + alone + LIST + FIRST + (MERGE if context > positions else 0) + EDGE, binds
+    beside = early(rows, steps, alone, seconds["memory"], kind)
+    return seconds[binds] + alone + LIST + FIRST - beside + (MERGE if context > positions else 0) + EDGE, binds
 
 
 def small(rows, bytes_a_row):
     """Norms, rotation, activation: a block a row or less."""
-    return max(1.2e-6, rows * bytes_a_row / (DRAM * REACH)) + EDGE
+    return max(ROTATION, rows * bytes_a_row / (DRAM * REACH)) + EDGE
 
 
 def sampler(rows, passes=5, exchanges=3):
@@ -158,7 +176,7 @@ def sampler(rows, passes=5, exchanges=3):
 
 def step(rows, context, kind="bf16"):
     layer = {name: product(*shape, rows, kind) for name, shape in PRODUCTS.items()}
-    layer["attention"] = attention(rows, context)
+    layer["attention"] = attention(rows, context, kind=kind)
     layer["norms"] = (2 * small(rows, HIDDEN * 12), "memory")
     layer["rope, kv"] = (small(rows, 6144 * 4), "memory")
     total = LAYERS * sum(seconds for seconds, _ in layer.values())

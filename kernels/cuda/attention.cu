@@ -153,6 +153,7 @@ void cuda_attention(struct stream *s, const struct op_attention *a) {
     call.slots = a->batch->slots;
     call.positions = a->batch->positions;
     call.last = a->last;
+    call.step_rows = rows;
     call.unit_max = unit_max_of(rows, a->heads, kv->head_dim, kv->max_blocks * kv->block_tokens);
     /* sums first: their rows are read 16 bytes at a time */
     call.split_sums = (float *)a->scratch;

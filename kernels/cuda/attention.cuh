@@ -30,6 +30,7 @@ struct attention_call {
     struct kv_pages kv;
     const uint32_t *slots, *positions;
     const uint32_t *last; /* as op_attention's; NULL: positions */
+    uint32_t step_rows;   /* of the step, whatever their class */
     /* scratch of the output class */
     float *split_stats; /* [unit_max, heads, 2]: max, sum; a unit is one split of a row */
     float *split_sums;  /* [unit_max, heads, D] */
@@ -47,6 +48,11 @@ struct attention_call {
         const uint32_t few = LONG_SPLITS_FROM / ATTENTION_SPLIT;
         return split < few ? split * ATTENTION_SPLIT
                            : LONG_SPLITS_FROM + (split - few) * LONG_SPLIT;
+    }
+    /* No position below this is written in the step of a row at `position`: a slot's rows are
+     * consecutive (op_prepare), and no more than the step's. */
+    __device__ __forceinline__ uint32_t written_before(uint32_t position) const {
+        return position >= step_rows ? position + 1 - step_rows : 0u;
     }
     __device__ __forceinline__ uint32_t first_position(uint32_t position) const {
         const uint32_t from = window && position + 1 > window ? position + 1 - window : 0;

@@ -21,6 +21,12 @@
  * step ahead. K of the next step is asked for when this step's scores are there, V when its sums
  * are: whatever task it belongs to, so copies are always under way.
  *
+ * With BULK a block makes its list, and asks for what earlier steps wrote of its first step's K and
+ * V, before it waits for the kernels ahead, which make Q and this step's K and V meanwhile. The rows'
+ * slots and positions and older steps' caches are there by then, because Q, K and V come from a
+ * product, and each product lets dependents begin only after its own wait: once rope_kv behind it has
+ * begun, and so once this has, all ahead of the product has ended.
+ *
  * Numbers of 8 bits become pairs of the activations' type in registers. A pair holds dims 0 and 2,
  * or 1 and 3, of four; Q lies in that order, and so do the sums over V.
  *
@@ -109,6 +115,11 @@ template <int A, int K> static __device__ __forceinline__ uint32_t dequantize_pa
                              : fma_f16x2(low | 0x64006400u, 0x3c003c00u, high | 0xe400e400u);
 }
 
+/* What a kernel wrote that has ended, before dependency_wait: as L2 has it, past what L1 kept. */
+static __device__ __forceinline__ uint32_t load_early(const uint32_t *at) {
+    return *(const volatile uint32_t *)at;
+}
+
 /* ---- the list of tasks ---- */
 
 /* firsts[r] = the sum of what `of` says of the rows before r, r < row_count; returns that of all. Row
@@ -145,8 +156,8 @@ template <class Area>
 static __device__ __forceinline__ void list_tasks(const struct attention_call &call,
                                                   const Area &area, uint32_t lists) {
     const uint32_t splits = sum_rows(area, call.row_count, [&](uint32_t r) {
-        area.slots[r] = call.slots[call.row_first + r];
-        area.positions[r] = call.positions[call.row_first + r];
+        area.slots[r] = load_early(call.slots + call.row_first + r);
+        area.positions[r] = load_early(call.positions + call.row_first + r);
         return call.splits_of(area.positions[r]);
     });
     const uint32_t few = max(splits * lists / (gridDim.x * WHOLE_SHARE), 1u);
@@ -199,13 +210,12 @@ static __device__ __forceinline__ void open_split(struct decode_step *s, uint32_
     set_range<Area>(s, low / Area::shape::STEP * Area::shape::STEP);
 }
 
-/* The first step of the task at n, or of the first one behind that has any; n == list.count: none.
- * A row of padding is written where its task is passed by. */
-template <int A, int D, class Area>
+/* The first step of the task at n, or of the first one behind that has any; n == list.count:
+ * none. */
+template <class Area>
 static __device__ __forceinline__ void open_task(const struct attention_call &call,
                                                  const Area &area, const struct decode_list &list,
                                                  struct decode_step *s, uint32_t n) {
-    typedef typename values<A>::raw raw;
     s->opens_task = true;
     for (; n < list.count; n += gridDim.x) {
         const uint32_t task = n / list.lists, r = last_not_above(area.firsts, call.row_count, task);
@@ -219,13 +229,8 @@ static __device__ __forceinline__ void open_task(const struct attention_call &ca
         s->g = s->list / list.chunks;
         s->head_first = s->g * list.group + s->list % list.chunks * 16;
         s->head_count = min(list.group - s->list % list.chunks * 16, 16u);
-        if (s->position == (uint32_t)ROW_NONE) {
-            raw *out =
-                (raw *)call.out + ((size_t)(call.row_first + r) * call.heads + s->head_first) * D;
-            for (uint32_t i = threadIdx.x; i < s->head_count * D; i += DECODE_THREADS)
-                values<A>::set(out + i, 0.0f);
+        if (s->position == (uint32_t)ROW_NONE)
             continue;
-        }
         s->first = call.first_position(s->position);
         s->split_last = attention_call::split_of(s->position);
         const uint32_t split_first = attention_call::split_of(s->first);
@@ -237,7 +242,7 @@ static __device__ __forceinline__ void open_task(const struct attention_call &ca
     s->n = n < list.count ? n : list.count;
 }
 
-template <int A, int D, class Area>
+template <class Area>
 static __device__ __forceinline__ void advance(const struct attention_call &call, const Area &area,
                                                const struct decode_list &list,
                                                struct decode_step *s) {
@@ -248,7 +253,7 @@ static __device__ __forceinline__ void advance(const struct attention_call &call
     else if (s->split < s->split_last)
         open_split<Area>(s, s->split + 1);
     else
-        open_task<A, D>(call, area, list, s, s->n + gridDim.x);
+        open_task(call, area, list, s, s->n + gridDim.x);
 }
 
 /* ---- copies ---- */
@@ -268,24 +273,30 @@ static __device__ __forceinline__ uint32_t block_of(const struct attention_call 
         s.start + threadIdx.x / 32 * Area::shape::TILE + threadIdx.x % 32 * Area::shape::GROUP;
     if (s.n >= tasks || threadIdx.x % 32 >= 8 || !any_seen(s, at, Area::shape::GROUP))
         return 0;
-    return call.kv.tables[(size_t)s.slot * call.kv.max_blocks + (at >> shift)];
+    return load_early(call.kv.tables + (size_t)s.slot * call.kv.max_blocks + (at >> shift));
 }
 
+/* Which groups of a step are asked for: all, or those whose positions all lie below `old`, and then
+ * the others. */
+enum load_part { LOAD_ALL, LOAD_OLD, LOAD_REST };
+
 /* This warp's tile of K (head = the KV head) or V (kv_heads more) of a step. */
-template <class Area>
+template <int PART, class Area>
 static __device__ __forceinline__ void
 load_bulk(const struct attention_call &call, const struct decode_step &s, uint32_t block,
-          unsigned char *to, float *scales, uint32_t head, uint64_t *barrier) {
+          unsigned char *to, float *scales, uint32_t head, uint64_t *barrier, uint32_t old) {
     typedef typename Area::shape shape;
     const uint32_t lane = threadIdx.x % 32, low = s.start + threadIdx.x / 32 * shape::TILE,
                    at = low + lane * shape::GROUP;
     const bool seen = lane < 8 && any_seen(s, at, shape::GROUP);
-    const uint32_t copies = (uint32_t)__popc(__ballot_sync(0xffffffffu, seen));
-    const uint32_t bytes = shape::GROUP * shape::ROW + (shape::SCALED ? shape::GROUP * 4 : 0);
-    if (lane == 0)
-        mbarrier_arrive_expect(barrier, copies * bytes);
-    __syncwarp();
-    if (!seen)
+    if (PART != LOAD_REST) {
+        const uint32_t copies = (uint32_t)__popc(__ballot_sync(0xffffffffu, seen));
+        const uint32_t bytes = shape::GROUP * shape::ROW + (shape::SCALED ? shape::GROUP * 4 : 0);
+        if (lane == 0)
+            mbarrier_arrive_expect(barrier, copies * bytes);
+        __syncwarp();
+    }
+    if (!seen || (PART != LOAD_ALL && (at + shape::GROUP <= old) != (PART == LOAD_OLD)))
         return;
     const struct kv_pages &kv = call.kv;
     const uint32_t within = at & (kv.block_tokens - 1);
@@ -336,18 +347,18 @@ load_chunks(const struct attention_call &call, const struct decode_step &s, uint
     }
 }
 
-template <bool BULK, class Area>
+template <bool BULK, int PART = LOAD_ALL, class Area>
 static __device__ __forceinline__ void load(const struct attention_call &call, const Area &area,
                                             const struct decode_step &s, uint32_t tasks,
-                                            uint32_t block, bool is_v) {
+                                            uint32_t block, bool is_v, uint32_t old = 0) {
     typedef typename Area::shape shape;
     const uint32_t warp = threadIdx.x / 32, head = s.g + (is_v ? call.kv.kv_heads : 0);
     if (s.n < tasks) {
         unsigned char *to = (is_v ? area.v : area.k) + warp * shape::BUFFER;
         float *scales = area.scales + (shape::SCALED ? (2 * warp + is_v) * shape::TILE : 0);
         if (BULK)
-            load_bulk<Area>(call, s, block, to, scales, head,
-                            area.barriers + (is_v ? DECODE_WARPS : 0) + warp);
+            load_bulk<PART, Area>(call, s, block, to, scales, head,
+                                  area.barriers + (is_v ? DECODE_WARPS : 0) + warp, old);
         else
             load_chunks<Area>(call, s, block, to, scales, head);
     }
@@ -593,6 +604,20 @@ static __device__ __forceinline__ uint32_t dim_of(uint32_t i, uint32_t half, uin
 
 /* ---- ends ---- */
 
+/* Rows of padding: zeros. */
+template <int A, int D, class Area>
+static __device__ __forceinline__ void clear_padding(const struct attention_call &call,
+                                                     const Area &area) {
+    typedef typename values<A>::raw raw;
+    for (uint32_t r = blockIdx.x; r < call.row_count; r += gridDim.x) {
+        if (area.positions[r] != (uint32_t)ROW_NONE)
+            continue;
+        raw *out = (raw *)call.out + (size_t)(call.row_first + r) * call.heads * D;
+        for (uint32_t i = threadIdx.x; i < call.heads * D; i += DECODE_THREADS)
+            values<A>::set(out + i, 0.0f);
+    }
+}
+
 template <int A, int D, class Area, class State>
 static __device__ __forceinline__ void put_row(const struct attention_call &call,
                                                const struct decode_step &s, State &state) {
@@ -739,7 +764,8 @@ static __device__ __forceinline__ void decode_rows(const struct attention_call &
         mbarrier_init_fence();
     }
     dependents_launch();
-    dependency_wait();
+    if (!BULK)
+        dependency_wait();
     struct decode_list list;
     list.group = call.heads / call.kv.kv_heads;
     list.chunks = (list.group + 15) / 16;
@@ -749,13 +775,23 @@ static __device__ __forceinline__ void decode_rows(const struct attention_call &
 
     struct decode_step now = {};
     state_type split, row;
-    open_task<A, D>(call, area, list, &now, blockIdx.x);
+    open_task(call, area, list, &now, blockIdx.x);
     uint32_t block = block_of<area_type>(call, now, list.count, shift);
-    load<BULK>(call, area, now, list.count, block, false);
-    load<BULK>(call, area, now, list.count, block, true);
+    if (BULK) {
+        const uint32_t old = call.written_before(now.position);
+        load<true, LOAD_OLD>(call, area, now, list.count, block, false, old);
+        load<true, LOAD_OLD>(call, area, now, list.count, block, true, old);
+        dependency_wait();
+        load<true, LOAD_REST>(call, area, now, list.count, block, false, old);
+        load<true, LOAD_REST>(call, area, now, list.count, block, true, old);
+    } else {
+        load<false>(call, area, now, list.count, block, false);
+        load<false>(call, area, now, list.count, block, true);
+    }
+    clear_padding<A, D>(call, area);
     for (uint32_t phase = 0; now.n < list.count; phase ^= 1) {
         struct decode_step next = now;
-        advance<A, D>(call, area, list, &next);
+        advance(call, area, list, &next);
         block = block_of<area_type>(call, next, list.count, shift);
         if (now.opens_task) {
             load_queries<A, D>(call, area, now);

@@ -11,6 +11,8 @@ namespace emu {
 
 namespace {
 
+uint64_t early_copies; /* bulk copies asked for before the kernel's wait */
+
 mbarrier *find(block *b, const void *at) {
     for (auto &m : b->mbarriers)
         if (m->at == reinterpret_cast<uintptr_t>(at)) return m.get();
@@ -94,6 +96,7 @@ void copy_bulk(void *to, const void *from, uint32_t bytes, uint64_t *barrier) {
         note_copy(to, bytes, unsigned(self->owner->threads.size() + index_of(self->owner, m)), m->phase + 1);
     }
     memset(to, 0xff, bytes);
+    if (!self->owner->owner->waited) early_copies++;
     self->owner->bulk.push_back({to, from, bytes, barrier});
 }
 
@@ -274,3 +277,7 @@ void check_products_done() {
 }
 
 } // namespace emu
+
+/* Bulk copies so far that kernels asked for before they had waited for the kernel ahead. */
+extern "C" uint64_t emu_early_copy_count(void);
+uint64_t emu_early_copy_count(void) { return emu::early_copies; }

@@ -3,6 +3,7 @@
 #include "rig.h"
 
 void emu_set_device(int arch, int compiled);
+uint64_t emu_early_copy_count(void);
 
 enum { SLOTS = 3 };
 
@@ -280,6 +281,176 @@ TEST(decoded_rows_equal_their_definition_on_old_and_new_architectures) {
                     check_shape(&DECODED[i], lengths[j]);
     }
     emu_set_device(90, 90);
+}
+
+/* Rotates and writes `rows` rows of random values, of which nothing is read. */
+static void write_rows(struct scene *s, const uint32_t *slots, const uint32_t *positions,
+                       uint32_t rows) {
+    struct rig *r = &s->r;
+    const struct shape *sh = &s->shape;
+    size_t count = (size_t)rows * (sh->heads + 2 * sh->kv_heads) * sh->dim;
+    float *qkv = random_values(count), *angles = rig_alloc(r, (size_t)rows * s->half * 8 + 8);
+    struct step_batch b = {.row_count = rows,
+                           .slots = rig_up(r, slots, rows * 4),
+                           .positions = rig_up(r, positions, rows * 4)};
+    for (size_t i = 0; i < count; i++)
+        qkv[i] = fminf(fmaxf(qkv[i], -1), 1);
+    void *x = rig_values(r, sh->act, qkv, count);
+    r->dev->ops->rope_angles(
+        r->stream, &(struct op_rope_angles){angles, s->inv_freq_dev, s->half, 1, &b, false});
+    r->dev->ops->rope_kv(r->stream, &(struct op_rope_kv){x, s->half ? angles : NULL, s->half,
+                                                         sh->interleaved, sh->heads, &s->kv, &b});
+    free(qkv);
+}
+
+/* A decode step's rows against the definition, within what its numbers are rounded to. */
+static void check_step(struct scene *s, const uint32_t *slots, const uint32_t *positions,
+                       uint32_t rows) {
+    const struct shape *sh = &s->shape;
+    size_t width = (size_t)sh->heads * sh->dim, stride = width + 2 * (size_t)sh->kv_heads * sh->dim;
+    float *qkv = random_values(rows * stride), *want = NULL;
+    for (size_t i = 0; i < rows * stride; i++)
+        qkv[i] = fminf(fmaxf(qkv[i], -1), 1);
+    float *got = attend(s, qkv, slots, positions, rows, &want);
+    double scores = UNIT_ROUNDOFF * (sh->dim + 16.0) * sqrt((double)sh->dim) * 2;
+    for (size_t i = 0; i < rows * width; i++)
+        if (!(fabs((double)got[i] - want[i]) <= 4 * scores + 2 * rounding(sh->act) +
+                                                    UNIT_ROUNDOFF * 600 +
+                                                    rounding(sh->act) * 1.01 * fabs(want[i]))) {
+            check_fail(__FILE__, __LINE__, "%s D %u: row %zu of %u, dim %zu: %g, expected %g",
+                       storage_name(sh->kv), sh->dim, i / width, rows, i % width, (double)got[i],
+                       (double)want[i]);
+            break;
+        }
+    free(got);
+    free(want);
+    free(qkv);
+}
+
+/* Steps of few rows behind a cache that earlier steps wrote: its keys and values may be asked for
+ * before this step's are there, and are; this step's may not, be they the row's own (alone, at the
+ * end of a group of positions that is copied at once) or those of rows of its slot before it. */
+TEST(decode_asks_early_for_what_earlier_steps_wrote_and_for_nothing_else) {
+    for (size_t i = 0; i < ARRAY_LEN(DECODED); i++) {
+        if (!is_long() && i % 3 != 2)
+            continue;
+        struct shape sh = DECODED[i];
+        sh.chunk = 0;
+        sh.extra = 0; /* what is uploaded ahead of attention keeps it from beginning early */
+        for (int order = 0; order < ORDERS; order++) {
+            uint32_t slots[320] = {0}, positions[320], count = 0;
+            const uint32_t alone_slot = 0, alone_position = 271;
+            struct scene s;
+            emu_set_order(order, 5);
+            scene_init(&s, &sh);
+            for (uint32_t p = 0; p < 271; p++)
+                positions[count++] = p;
+            for (uint32_t p = 0; p < 40; p++) {
+                slots[count] = 2;
+                positions[count++] = p;
+            }
+            write_rows(&s, slots, positions, count);
+            const uint64_t before = emu_early_copy_count();
+            check_step(&s, &alone_slot, &alone_position, 1);
+            EXPECT(emu_early_copy_count() > before);
+            for (uint32_t p = 0; p < 5; p++)
+                positions[p] = 272 + p;
+            write_rows(&s, slots, positions, 5);
+            const uint32_t step_slots[] = {0, 0, 0, 0, 0, 2},
+                           step_positions[] = {ROW_NONE, 277, 278, 279, 280, 40};
+            check_step(&s, step_slots, step_positions, 6);
+            scene_release(&s);
+        }
+    }
+    emu_set_order(0, 1);
+}
+
+/* A whole step on one stream, as a model asks for it: the rows that `prepare` makes are there when
+ * attention reads them, which is before its wait, because the product of Q, K and V stands between
+ * and holds back what lies behind it; for the order of weights that the device has of its own, and
+ * for plain ones. Each step's row is the one that is known beforehand in `attend`. */
+TEST(decode_reads_the_rows_that_its_step_has_prepared) {
+    enum { KNOWN = 200, CONTEXT = 384, COLS = 128, STEPS = 2 };
+    const struct shape *sh = &DECODED[0];
+    const uint32_t features = (sh->heads + 2 * sh->kv_heads) * sh->dim;
+    const size_t width = (size_t)sh->heads * sh->dim;
+    uint32_t slots[KNOWN] = {0}, positions[KNOWN], tokens[CONTEXT] = {0};
+    for (uint32_t p = 0; p < KNOWN; p++)
+        positions[p] = p;
+    for (int tiled = 0; tiled < 2; tiled++) {
+        struct scene s;
+        scene_init(&s, sh);
+        struct rig *r = &s.r;
+        const struct ops *ops = r->dev->ops;
+        write_rows(&s, slots, positions, KNOWN);
+        const struct slot_state state = {
+            .active = 1, .token_count = KNOWN + STEPS, .computed_count = KNOWN};
+        const struct slot_table table = {.slot_count = 1,
+                                         .max_context = CONTEXT,
+                                         .states = rig_up(r, &state, sizeof state),
+                                         .tokens = rig_up(r, tokens, sizeof tokens)};
+        const struct step_run run = {0, 0, 1};
+        struct step_batch b = {.row_count = 1,
+                               .output_count = 1,
+                               .run_count = 1,
+                               .runs = rig_up(r, &run, sizeof run),
+                               .ids = rig_alloc(r, 4),
+                               .slots = rig_alloc(r, 4),
+                               .positions = rig_alloc(r, 4)};
+        float *x = random_values(COLS), *weights = random_values((size_t)features * COLS);
+        for (uint32_t i = 0; i < features * COLS; i++)
+            weights[i] *= 0.1f;
+        struct matrix w = {.type = sh->act, .rows = features, .cols = COLS, .segment_count = 1};
+        w.segments[0] = (struct matrix_segment){
+            .data = rig_values(r, sh->act, weights, (size_t)features * COLS), .rows = features};
+        if (tiled) {
+            EXPECT(ops->packed_bytes(r->dev, &w, 0) == PACKED_IN_PLACE);
+            ops->pack(r->stream, &w, 0, (void *)w.segments[0].data);
+            w.segments[0].packed = (void *)w.segments[0].data;
+        }
+        void *x_dev = rig_values(r, sh->act, x, COLS), *qkv = rig_alloc(r, features * 2),
+             *products = rig_alloc(r, STEPS * features * 2), *out = rig_alloc(r, STEPS * width * 2);
+        float *angles = rig_alloc(r, s.half * 8);
+        void *scratch =
+            rig_alloc(r, ops->attention_scratch(r->dev, 1, sh->heads, sh->dim, CONTEXT));
+        const uint64_t before = emu_early_copy_count();
+        for (uint32_t i = 0; i < STEPS; i++) {
+            const struct op_linear linear = {
+                .x = x_dev, .w = &w, .rows = 1, .class_rows = 1, .out_stride = features};
+            struct op_linear kept = linear, now = linear;
+            kept.out = (uint16_t *)products + i * features;
+            now.out = qkv;
+            ops->linear(r->stream, &kept);
+            ops->prepare(r->stream, &(struct op_prepare){&table, &b});
+            ops->rope_angles(
+                r->stream, &(struct op_rope_angles){angles, s.inv_freq_dev, s.half, 1, &b, false});
+            ops->linear(r->stream, &now);
+            ops->rope_kv(r->stream, &(struct op_rope_kv){qkv, angles, s.half, sh->interleaved,
+                                                         sh->heads, &s.kv, &b});
+            ops->attention(r->stream, &(struct op_attention){.out = (uint16_t *)out + i * width,
+                                                             .qkv = qkv,
+                                                             .heads = sh->heads,
+                                                             .scale = 1 / sqrtf((float)sh->dim),
+                                                             .class_rows = 1,
+                                                             .kv = &s.kv,
+                                                             .batch = &b,
+                                                             .scratch = scratch});
+        }
+        float *got = rig_down(r, sh->act, out, STEPS * width),
+              *rows = rig_down(r, sh->act, products, STEPS * features);
+        EXPECT(emu_early_copy_count() > before);
+        for (uint32_t i = 0; i < STEPS; i++) {
+            const uint32_t slot = 0, position = KNOWN + i;
+            float *want = attend(&s, rows + i * features, &slot, &position, 1, NULL);
+            EXPECT(same_bits(got + i * width, want, width));
+            free(want);
+        }
+        free(got);
+        free(rows);
+        free(x);
+        free(weights);
+        scene_release(&s);
+    }
 }
 
 /* A context of 1000 tokens lies in blocks for 1024: parts of every row fit into the scratch that was
