@@ -27,6 +27,7 @@ struct scene {
     struct shape shape;
     struct kv_view kv, ref_kv;
     uint32_t half;
+    uint32_t class_rows; /* 0: all or none, as the shape says */
     float *inv_freq;
     void *inv_freq_dev;
 };
@@ -109,7 +110,9 @@ static float *attend(struct scene *s, float *qkv, const uint32_t *slots, const u
                               .slopes = sh->extra & 4 ? rig_up(r, SLOPES, sizeof SLOPES) : NULL,
                               .last = sh->extra & 8 ? rig_up(r, last, rows * 4) : NULL,
                               .scale = 1 / sqrtf((float)sh->dim),
-                              .class_rows = sh->output_class ? rows : 0,
+                              .class_rows = s->class_rows      ? s->class_rows
+                                            : sh->output_class ? rows
+                                                               : 0,
                               .kv = &s->kv,
                               .batch = &b,
                               .scratch = scratch};
@@ -329,7 +332,8 @@ static void check_step(struct scene *s, const uint32_t *slots, const uint32_t *p
 
 /* Steps of few rows behind a cache that earlier steps wrote: its keys and values may be asked for
  * before this step's are there, and are; this step's may not, be they the row's own (alone, at the
- * end of a group of positions that is copied at once) or those of rows of its slot before it. */
+ * end of a group of positions that is copied at once) or those of rows of its slot before it, which
+ * may be of the prompt class and lie behind. */
 TEST(decode_asks_early_for_what_earlier_steps_wrote_and_for_nothing_else) {
     for (size_t i = 0; i < ARRAY_LEN(DECODED); i++) {
         if (!is_long() && i % 3 != 2)
@@ -359,6 +363,12 @@ TEST(decode_asks_early_for_what_earlier_steps_wrote_and_for_nothing_else) {
             const uint32_t step_slots[] = {0, 0, 0, 0, 0, 2},
                            step_positions[] = {ROW_NONE, 277, 278, 279, 280, 40};
             check_step(&s, step_slots, step_positions, 6);
+            const uint32_t mixed_slots[] = {0, 0, 0, 0}, mixed_positions[] = {288, 285, 286, 287};
+            for (uint32_t p = 0; p < 4; p++)
+                positions[p] = 281 + p;
+            write_rows(&s, slots, positions, 4);
+            s.class_rows = 1;
+            check_step(&s, mixed_slots, mixed_positions, 4);
             scene_release(&s);
         }
     }
