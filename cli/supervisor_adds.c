@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void tell(struct supervisor *s, struct u128 ticket, bool done, const char *text) {
+static void tell_outcome(struct supervisor *s, struct u128 ticket, bool done, const char *text) {
     const struct wire_outcome outcome = {.ticket = ticket, .done = done, .text = bytes_str(text)};
     buf_reset(&s->scratch);
     message_pack_outcome(&outcome, &s->scratch);
@@ -82,13 +82,14 @@ void adds_begin(struct supervisor *s, const struct wire_want *want) {
     while (idx < ADDS_MAX && s->adds[idx].pid)
         idx++;
     if (s->phase != PHASE_SERVING)
-        tell(s, want->ticket, false, "draining");
+        tell_outcome(s, want->ticket, false, "draining");
     else if (!is_word(word, want->model.len))
-        tell(s, want->ticket, false, "that is neither a path nor a hub's name");
+        tell_outcome(s, want->ticket, false, "that is neither a path nor a hub's name");
     else if (idx == ADDS_MAX)
-        tell(s, want->ticket, false, "other models are being added; try again when they are there");
+        tell_outcome(s, want->ticket, false,
+                     "other models are being added; try again when they are there");
     else if (start(s, idx, word, &err))
-        tell(s, want->ticket, false, err.text);
+        tell_outcome(s, want->ticket, false, err.text);
     else {
         log_info("a client adds model=%s", word);
         s->adds[idx].ticket = want->ticket;
@@ -114,7 +115,10 @@ static void end(struct supervisor *s, struct add_job *job) {
     while (waitpid(job->pid, &status, 0) < 0 && errno == EINTR) {}
     bool done = WIFEXITED(status) && WEXITSTATUS(status) == 0;
     const char *why = last_line(job->text);
-    tell(s, job->ticket, done, done ? "" : *why ? why : "trireme load ended without a word");
+    tell_outcome(s, job->ticket, done,
+                 done   ? ""
+                 : *why ? why
+                        : "trireme load ended without a word");
     *job = (struct add_job){0};
 }
 
