@@ -3,9 +3,10 @@
 
 #include <stdio.h>
 
-static const struct wire_want LOAD_A = {{(const uint8_t *)"a", 1}, WIRE_WISH_LOAD},
-                              UNLOAD_A = {{(const uint8_t *)"a", 1}, WIRE_WISH_UNLOAD},
-                              LOAD_B = {{(const uint8_t *)"b", 1}, WIRE_WISH_LOAD};
+static const struct wire_want LOAD_A = {.model = {(const uint8_t *)"a", 1}, .wish = WIRE_WISH_LOAD},
+                              UNLOAD_A = {.model = {(const uint8_t *)"a", 1},
+                                          .wish = WIRE_WISH_UNLOAD},
+                              LOAD_B = {.model = {(const uint8_t *)"b", 1}, .wish = WIRE_WISH_LOAD};
 
 static void write_down(void *ctx, const struct wire_want *want) {
     char *at = (char *)ctx + strlen(ctx);
