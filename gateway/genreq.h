@@ -156,6 +156,8 @@ struct genreq {
     /* what is asked: raw JSON for a chat, prompts for a completion. Both (one prompt, then): the
      * prompt is for a model without a chat template */
     struct bytes messages, tools, documents, template_kwargs;
+    struct bytes
+        thinking_kwargs; /* what a chat's 'thinking' says of template_kwargs; empty: nothing */
     struct bytes chat_template;    /* of this request alone; empty: the model's */
     struct bytes reasoning_effort; /* empty: not given */
     bool add_generation_prompt, continue_final_message;

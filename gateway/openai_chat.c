@@ -48,6 +48,31 @@ static int read_tool_choice(struct field_reader *r, enum json_event first) {
                          "'%s' must be \"none\", \"auto\", \"required\" or a function", r->name);
 }
 
+/* {"type": "enabled"}, as DeepSeek, GLM and Kimi name it: what templates ask for under one of two
+ * names. */
+static int read_thinking(struct field_reader *r, enum json_event first) {
+    bool on = false, off = false;
+    if (first != JSON_OBJECT_BEGIN)
+        return field_wrong_type(r, "an object", first);
+    for (enum json_event event = json_next(&r->json); event == JSON_KEY;
+         event = json_next(&r->json)) {
+        if (!bytes_equal(r->json.text, bytes_str("type")))
+            return api_error_set(r->err, API_UNSUPPORTED, r->name, "'%s' has a 'type' alone here",
+                                 r->name);
+        event = json_next(&r->json);
+        on = event == JSON_STRING && bytes_equal(r->json.text, bytes_str("enabled"));
+        off = event == JSON_STRING && bytes_equal(r->json.text, bytes_str("disabled"));
+        if (field_span(r, event, NULL))
+            return -1;
+    }
+    if (!on && !off)
+        return api_error_set(r->err, API_BAD_REQUEST, r->name,
+                             "'%s.type' must be enabled or disabled", r->name);
+    r->g->thinking_kwargs = bytes_str(on ? "{\"enable_thinking\":true,\"thinking\":true}"
+                                         : "{\"enable_thinking\":false,\"thinking\":false}");
+    return 0;
+}
+
 /* clang-format off */
 static const struct field rows[] = {
     INT_FIELD("max_completion_tokens", max_completion_tokens, 0, WIRE_MAX_TOKENS,
@@ -56,6 +81,7 @@ static const struct field rows[] = {
     INT_FIELD("top_logprobs", top_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, GENREQ_TOP_LOGPROBS),
     INT_FIELD("prompt_logprobs", prompt_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, 0),
     CUSTOM_FIELD("tool_choice", read_tool_choice),
+    CUSTOM_FIELD("thinking", read_thinking),
     BOOL_FIELD("parallel_tool_calls", parallel_tool_calls, 0),
     BOOL_FIELD("include_reasoning", include_reasoning, 0),
     BOOL_FIELD("separate_reasoning", separate_reasoning, 0),
@@ -81,6 +107,11 @@ int openai_chat_parse(struct genreq *g, struct bytes body, struct api_error *err
         return api_error_set(err, API_BAD_REQUEST, g->constraint.field,
                              "'%s' and a function that must be called cannot both be given",
                              g->constraint.field);
+    if (g->thinking_kwargs.len && g->template_kwargs.len)
+        return api_error_set(err, API_BAD_REQUEST, "thinking",
+                             "'thinking' and 'chat_template_kwargs' cannot both be given");
+    if (g->thinking_kwargs.len)
+        g->template_kwargs = g->thinking_kwargs;
     /* a model that must not call is not tempted */
     if (g->tool_choice_none)
         g->tools = bytes_of(NULL, 0);

@@ -212,6 +212,37 @@ TEST(chat_fields_are_taken) {
     genreq_release(&g);
 }
 
+TEST(thinking_is_told_to_the_template) {
+    static const struct {
+        const char *body, *kwargs, *says; /* says NULL: taken */
+    } CASES[] = {
+        {CHAT(",\"thinking\":null"), "", NULL},
+        {CHAT(",\"thinking\":{\"type\":\"enabled\"}"),
+         "{\"enable_thinking\":true,\"thinking\":true}", NULL},
+        {CHAT(",\"thinking\":{\"type\":\"disabled\"}"),
+         "{\"enable_thinking\":false,\"thinking\":false}", NULL},
+        {CHAT(",\"thinking\":{}"), "", "enabled or disabled"},
+        {CHAT(",\"thinking\":{\"type\":1}"), "", "enabled or disabled"},
+        {CHAT(",\"thinking\":{\"type\":\"enabled\",\"budget\":1}"), "", "'type' alone"},
+        {CHAT(",\"thinking\":true"), "", "an object"},
+        {CHAT(",\"thinking\":{\"type\":\"enabled\"},\"chat_template_kwargs\":{\"a\":1}"), "",
+         "cannot both"},
+        {CHAT(",\"chat_template_kwargs\":{\"a\":1},\"thinking\":{\"type\":\"enabled\"}"), "",
+         "cannot both"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct genreq g;
+        struct api_error err = {0};
+        int rc = parse(&g, GENREQ_CHAT, CASES[i].body, &err);
+        EXPECT_EQ(rc == 0, !CASES[i].says);
+        if (rc)
+            EXPECT(strstr(err.text, CASES[i].says));
+        else
+            EXPECT(bytes_equal(g.template_kwargs, bytes_str(CASES[i].kwargs)));
+        genreq_release(&g);
+    }
+}
+
 TEST(null_means_not_given) {
     struct genreq g;
     struct api_error err;
