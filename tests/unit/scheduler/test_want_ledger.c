@@ -51,7 +51,7 @@ TEST(want_ledger_forgets_what_is_old_or_too_much) {
     for (int i = 0; i <= WANTS_MAX; i++) {
         char name[16];
         snprintf(name, sizeof name, "m%d", i);
-        const struct wire_want want = {bytes_str(name), WIRE_WISH_LOAD};
+        const struct wire_want want = {.model = bytes_str(name), .wish = WIRE_WISH_LOAD};
         want_ledger_add(&l, i, &want);
     }
     EXPECT_EQ(l.entries.count, WANTS_MAX);
