@@ -278,10 +278,10 @@ static __device__ __forceinline__ uint32_t block_of(const struct attention_call 
 
 /* Which groups of a step are asked for: all, or those whose positions all lie below `old`, and then
  * the others. */
-enum load_part { LOAD_ALL, LOAD_OLD, LOAD_REST };
+enum load_groups { LOAD_ALL, LOAD_OLD, LOAD_REST };
 
 /* This warp's tile of K (head = the KV head) or V (kv_heads more) of a step. */
-template <int PART, class Area>
+template <int WHICH, class Area>
 static __device__ __forceinline__ void
 load_bulk(const struct attention_call &call, const struct decode_step &s, uint32_t block,
           unsigned char *to, float *scales, uint32_t head, uint64_t *barrier, uint32_t old) {
@@ -289,14 +289,14 @@ load_bulk(const struct attention_call &call, const struct decode_step &s, uint32
     const uint32_t lane = threadIdx.x % 32, low = s.start + threadIdx.x / 32 * shape::TILE,
                    at = low + lane * shape::GROUP;
     const bool seen = lane < 8 && any_seen(s, at, shape::GROUP);
-    if (PART != LOAD_REST) {
+    if (WHICH != LOAD_REST) {
         const uint32_t copies = (uint32_t)__popc(__ballot_sync(0xffffffffu, seen));
         const uint32_t bytes = shape::GROUP * shape::ROW + (shape::SCALED ? shape::GROUP * 4 : 0);
         if (lane == 0)
             mbarrier_arrive_expect(barrier, copies * bytes);
         __syncwarp();
     }
-    if (!seen || (PART != LOAD_ALL && (at + shape::GROUP <= old) != (PART == LOAD_OLD)))
+    if (!seen || (WHICH != LOAD_ALL && (at + shape::GROUP <= old) != (WHICH == LOAD_OLD)))
         return;
     const struct kv_pages &kv = call.kv;
     const uint32_t within = at & (kv.block_tokens - 1);
@@ -347,7 +347,7 @@ load_chunks(const struct attention_call &call, const struct decode_step &s, uint
     }
 }
 
-template <bool BULK, int PART = LOAD_ALL, class Area>
+template <bool BULK, int WHICH = LOAD_ALL, class Area>
 static __device__ __forceinline__ void load(const struct attention_call &call, const Area &area,
                                             const struct decode_step &s, uint32_t tasks,
                                             uint32_t block, bool is_v, uint32_t old = 0) {
@@ -357,8 +357,8 @@ static __device__ __forceinline__ void load(const struct attention_call &call, c
         unsigned char *to = (is_v ? area.v : area.k) + warp * shape::BUFFER;
         float *scales = area.scales + (shape::SCALED ? (2 * warp + is_v) * shape::TILE : 0);
         if (BULK)
-            load_bulk<PART, Area>(call, s, block, to, scales, head,
-                                  area.barriers + (is_v ? DECODE_WARPS : 0) + warp, old);
+            load_bulk<WHICH, Area>(call, s, block, to, scales, head,
+                                   area.barriers + (is_v ? DECODE_WARPS : 0) + warp, old);
         else
             load_chunks<Area>(call, s, block, to, scales, head);
     }
