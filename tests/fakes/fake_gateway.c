@@ -190,6 +190,7 @@ static void on_frame(void *ctx, enum wire_kind kind, struct bytes payload) {
         struct wire_reject reject;
         struct wire_status status;
         struct wire_bundle_chunk chunk;
+        struct wire_outcome outcome;
     } m;
     arena_reset(&g->arena);
     if (kind == WIRE_DELTAS && message_unpack_deltas(payload, &g->arena, &m.deltas, NULL) == 0)
@@ -201,7 +202,8 @@ static void on_frame(void *ctx, enum wire_kind kind, struct bytes payload) {
     else if (kind == WIRE_BUNDLE_CHUNK &&
              message_unpack_bundle_chunk(payload, &g->arena, &m.chunk, NULL) == 0)
         take_chunk(g, &m.chunk);
-    else
+    else if (kind != WIRE_OUTCOME ||
+             message_unpack_outcome(payload, &g->arena, &m.outcome, NULL) != 0)
         g->wrong++;
 }
 

@@ -45,15 +45,20 @@ class Terminal:
         before, self.seen = self.seen[: match.end()], self.seen[match.end() :]
         return before
 
-    def end(self):
-        """Reads to the end; the exit code."""
+    def end(self, key=""):
+        """Reads to the end; the exit code. A key that came before the program read lines is lost: it is pressed again each second."""
         end = time.monotonic() + PATIENCE_S
-        while time.monotonic() < end and select.select([self.fd], [], [], max(0.0, end - time.monotonic()))[0]:
+        while (ended := os.waitpid(self.pid, os.WNOHANG)) == (0, 0):
+            if time.monotonic() > end:
+                raise AssertionError(f"does not end: {self.seen[-400:]!r}")
             try:
-                self.seen += os.read(self.fd, 65536).decode(errors="replace")
-            except OSError:
-                break
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+                if select.select([self.fd], [], [], 1.0)[0]:
+                    self.seen += os.read(self.fd, 65536).decode(errors="replace")
+                else:
+                    self.type(key)
+            except OSError:  # the terminal is closed, the program about to end
+                time.sleep(0.01)
+        return os.waitstatus_to_exitcode(ended[1])
 
     def kill(self):
         try:
@@ -153,7 +158,7 @@ def talk(program, model, folder, edits):
             chat.wait_for("print this")
             chat.wait_for(PROMPT)
         chat.type("\x04")
-        expect(chat.end() == 0, "Ctrl-D is no good end")
+        expect(chat.end("\x04") == 0, "Ctrl-D is no good end")
         if edits:
             path = os.path.join(folder, ".local", "state", "trireme", "chat_history")
             expect(os.stat(path).st_mode & 0o777 == 0o600, "the history can be read by others")
