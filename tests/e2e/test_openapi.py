@@ -86,7 +86,8 @@ class Asker:
 
     def check(self, method, path, body=None):
         status, answer = self.ask(method, path.replace("{rest}", "nothing"), body)
-        assert status < 500 or status == 501, (path, body, answer)
+        hurried = isinstance(body, dict) and isinstance(body.get("timeout"), (int, float)) and 0 < body["timeout"] < 1
+        assert status < 500 or status == 501 or (status == 504 and hurried), (path, body, answer)
         if status >= 400:
             check_error(self.schemas, self.document["paths"][path][method.lower()]["responses"]["default"]["content"]["application/json"]["schema"]["$ref"], answer)
         return status, answer
