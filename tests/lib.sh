@@ -165,7 +165,7 @@ sources() {
 # --- suites ---
 # A suite is any executable tests/suites/NN-name.sh. "# timeout: SECONDS" in its head sets its limit (600). One with "-long" in its name
 # runs with --long; one with "# long: yes" in its head runs in both, the second time with LONG=1. "# seconds: N" says what a long run takes
-# on two idle cores, for --within. "# beside: yes": it mostly waits, or keeps one core busy: three such run at a time.
+# on two idle cores, for --within. "# beside: yes": it starts no server, or mostly waits: three such run at a time.
 declared() { # declared FILE timeout|seconds OTHERWISE
     local number
     number=$(head -6 "$1" | sed -n "s/^# $2: *\([0-9][0-9]*\).*/\1/p")

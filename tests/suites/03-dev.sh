@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
-# beside: yes
 # What ./dev builds for the GPUs it finds, what it installs on which distribution (nvidia-smi, nvcc and the installers are
 # stand-ins), and that every benchmark runs as ./dev runs it.
 . "$(dirname "$0")/../lib.sh"
@@ -109,7 +108,7 @@ bench() {
     shift
     TRIREME_BENCH_BUILT=1 BUILD_RELEASE=$BUILD_RELEASE timeout 120 "$ROOT/dev" bench "$name" --quick "$@" >"$here/bench" 2>&1 </dev/null || rc=$?
     if [ $rc = 0 ] && grep -q '[0-9]' "$here/bench"; then ok "dev.bench_$name"
-    else not_ok "dev.bench_$name" "exit code $rc: $(tail -2 "$here/bench" | tr '\n' ' ')"; fi
+    else tail -60 "$here/bench" >&2; not_ok "dev.bench_$name" "exit code $rc: $(tail -2 "$here/bench" | tr '\n' ' ')"; fi
 }
 for dir in "$ROOT"/bench/*/; do
     name=$(basename "$dir")

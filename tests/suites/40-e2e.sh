@@ -8,7 +8,7 @@ need_node || skip node e2e.node-client "openai-node could not be had"
 need_packages etcd-server # a scheduler that stands by; else that test is skipped
 export NODE_DIR=$NODE BUILD_RELEASE
 cd "$ROOT/tests/e2e" || exit 1
-# Four at a time, since most of what they take is waiting (test_health: 8 CPU seconds of 70 on a busy machine); those that measure how long an answer takes run alone.
+# Two at a time, since most of what they take is waiting (test_health: 8 CPU seconds of 50); those that measure how long an answer takes run alone.
 files="test_health.py test_exact.py test_standby.py test_state.py test_trust.py test_openapi.py test_tls.py test_embeddings.py test_models.py test_echo.py test_clients.py test_token_fields.py
     test_tools.py test_examples.py test_constrained.py test_ollama.py test_resume.py test_messages.py test_cves.py test_responses.py test_sandbox.py test_metrics.py test_traces.py"
 dir=$(mktemp -d)
@@ -16,7 +16,7 @@ trap 'rm -rf "$dir"' EXIT
 failed=0
 run_file() { env --default-signal=INT "$PYTHON" run.py "$1" >"$dir/$1" 2>"$dir/$1.err" </dev/null && : >"$dir/$1.good"; }
 # shellcheck disable=SC2086
-at_a_time 4 run_file $files
+at_a_time 2 run_file $files
 for file in $files; do
     cat "$dir/$file.err" >&2
     cat "$dir/$file"

@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
-# beside: yes
 # timeout: 300
 # What a person types: info, run, chat, serve, status, scale, against the bundled model.
 . "$(dirname "$0")/../lib.sh"

@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
-# beside: yes
 # long: yes
 # timeout: 300
 # seconds: 25

@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
-# beside: yes
 # timeout: 400
 # Models by name, from a server that plays the hubs with faults, and a cache shared with huggingface_hub.
 . "$(dirname "$0")/../lib.sh"

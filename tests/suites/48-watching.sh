@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
-# beside: yes
 # timeout: 300
 # seconds: 35
 # long: yes

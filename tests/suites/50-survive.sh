@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
-# beside: yes
 # timeout: 600
 # A few rounds of the flagship: streams outlive processes; a poisoned request; two workers.
 . "$(dirname "$0")/../lib.sh"

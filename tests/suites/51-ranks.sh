@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
-# beside: yes
 # timeout: 900
 # seconds: 240
 # long: yes

@@ -1,5 +1,4 @@
 #!/usr/bin/env bash
-# beside: yes
 # timeout: 1200
 # seconds: 300
 # long: yes
