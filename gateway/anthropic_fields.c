@@ -3,13 +3,10 @@
 
 #include "gateway/field.h"
 
-enum thinking { THINKING_AS_TEMPLATE, THINKING_ON, THINKING_OFF };
-
 /* A request; g first, so that the rows of the other dialects serve here too. */
 struct messages_request {
     struct genreq g;
     struct bytes system; /* raw; empty: none */
-    enum thinking thinking;
     int64_t budget_tokens;
     bool is_counted; /* budget_tokens was given */
 };
@@ -100,7 +97,7 @@ static int read_thinking(struct field_reader *r, enum json_event first) {
     if (display < 0)
         return api_error_set(r->err, API_BAD_REQUEST, r->name,
                              "'%s.display' must be summarized or omitted", r->name);
-    m->thinking = (enum thinking)type;
+    m->g.thinking = (enum genreq_thinking)type;
     m->g.include_reasoning = display == 0;
     return 0;
 }
@@ -172,19 +169,6 @@ static const struct field rows[] = {
 };
 /* clang-format on */
 
-/* thinking becomes what templates ask for under one of two names. */
-static int apply_thinking(struct messages_request *m, struct api_error *err) {
-    static const char ON[] = "{\"enable_thinking\":true,\"thinking\":true}",
-                      OFF[] = "{\"enable_thinking\":false,\"thinking\":false}";
-    if (m->thinking == THINKING_AS_TEMPLATE)
-        return 0;
-    if (m->g.template_kwargs.len)
-        return api_error_set(err, API_BAD_REQUEST, "thinking",
-                             "'thinking' and 'chat_template_kwargs' cannot both be given");
-    m->g.template_kwargs = bytes_str(m->thinking == THINKING_ON ? ON : OFF);
-    return 0;
-}
-
 /* What spans fields. */
 static int check(const struct messages_request *m, bool counts, struct api_error *err) {
     const struct genreq *g = &m->g;
@@ -216,7 +200,7 @@ int anthropic_parse(struct genreq *g, struct bytes body, bool counts, struct api
     if (rc == 0)
         rc = check(&m, counts, err);
     if (rc == 0)
-        rc = apply_thinking(&m, err);
+        rc = field_apply_thinking(&m.g, err);
     if (rc == 0)
         rc = anthropic_convert(&m.g, m.system, err);
     if (rc == 0 && m.g.tool_choice_none) /* a model that must not call is not tempted */

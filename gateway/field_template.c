@@ -149,6 +149,21 @@ int field_reasoning_effort(struct field_reader *r, enum json_event first) {
                          "'%s' must be none, minimal, low, medium, high, xhigh or max", r->name);
 }
 
+struct bytes field_thinking_kwargs(bool on) {
+    return bytes_str(on ? "{\"enable_thinking\":true,\"thinking\":true}"
+                        : "{\"enable_thinking\":false,\"thinking\":false}");
+}
+
+int field_apply_thinking(struct genreq *g, struct api_error *err) {
+    if (g->thinking == THINKING_AS_TEMPLATE)
+        return 0;
+    if (g->template_kwargs.len)
+        return api_error_set(err, API_BAD_REQUEST, "thinking",
+                             "'thinking' and 'chat_template_kwargs' cannot both be given");
+    g->template_kwargs = field_thinking_kwargs(g->thinking == THINKING_ON);
+    return 0;
+}
+
 /* clang-format off */
 static const struct field rows[] = {
     CUSTOM_FIELD("messages", field_messages),

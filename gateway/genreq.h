@@ -147,6 +147,9 @@ struct genreq_infill {
     uint32_t file_count;
 };
 
+/* Whether the template is told to let the model think; in the order of Anthropic's words for it. */
+enum genreq_thinking { THINKING_AS_TEMPLATE, THINKING_ON, THINKING_OFF };
+
 struct genreq {
     enum genreq_dialect dialect;
     uint32_t given;     /* enum genreq_given */
@@ -156,8 +159,6 @@ struct genreq {
     /* what is asked: raw JSON for a chat, prompts for a completion. Both (one prompt, then): the
      * prompt is for a model without a chat template */
     struct bytes messages, tools, documents, template_kwargs;
-    struct bytes
-        thinking_kwargs; /* what a chat's 'thinking' says of template_kwargs; empty: nothing */
     struct bytes chat_template;    /* of this request alone; empty: the model's */
     struct bytes reasoning_effort; /* empty: not given */
     bool add_generation_prompt, continue_final_message;
@@ -217,10 +218,11 @@ struct genreq {
     bool timings;       /* llama.cpp's, of OpenAI's dialects */
     bool verbose;       /* these tell how they were sampled, as llama.cpp's own calls do */
     bool echo; /* of a completion: the prompt comes first, with the log-probabilities asked for */
-    bool include_reasoning;   /* show what was thought */
-    bool separate_reasoning;  /* tell it from content */
-    bool must_think;          /* refused where the model's reasoning cannot be told */
-    bool parallel_tool_calls; /* false: the first call alone */
+    bool include_reasoning;        /* show what was thought */
+    bool separate_reasoning;       /* tell it from content */
+    enum genreq_thinking thinking; /* beside template_kwargs, until field_apply_thinking */
+    bool must_think;               /* refused where the model's reasoning cannot be told */
+    bool parallel_tool_calls;      /* false: the first call alone */
     bool tool_choice_none, tool_choice_required;
     struct bytes tool_choice_name; /* the function that must be called; empty: none */
     struct genreq_constraint constraint;

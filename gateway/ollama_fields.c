@@ -64,7 +64,7 @@ static int read_think(struct field_reader *r, enum json_event first) {
                              "'%s' must be true, false, \"low\", \"medium\", \"high\" or \"max\"",
                              r->name);
     g->must_think = true;
-    g->template_kwargs = bytes_str("{\"enable_thinking\":true,\"thinking\":true}");
+    g->template_kwargs = field_thinking_kwargs(true);
     return 0;
 }
 

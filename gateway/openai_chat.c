@@ -48,10 +48,8 @@ static int read_tool_choice(struct field_reader *r, enum json_event first) {
                          "'%s' must be \"none\", \"auto\", \"required\" or a function", r->name);
 }
 
-/* {"type": "enabled"}, as DeepSeek, GLM and Kimi name it: what templates ask for under one of two
- * names. */
+/* {"type": "enabled"} or "disabled", as DeepSeek, GLM and Kimi name it. */
 static int read_thinking(struct field_reader *r, enum json_event first) {
-    bool on = false, off = false;
     if (first != JSON_OBJECT_BEGIN)
         return field_wrong_type(r, "an object", first);
     for (enum json_event event = json_next(&r->json); event == JSON_KEY;
@@ -60,16 +58,15 @@ static int read_thinking(struct field_reader *r, enum json_event first) {
             return api_error_set(r->err, API_UNSUPPORTED, r->name, "'%s' has a 'type' alone here",
                                  r->name);
         event = json_next(&r->json);
-        on = event == JSON_STRING && bytes_equal(r->json.text, bytes_str("enabled"));
-        off = event == JSON_STRING && bytes_equal(r->json.text, bytes_str("disabled"));
+        bool on = event == JSON_STRING && bytes_equal(r->json.text, bytes_str("enabled")),
+             off = event == JSON_STRING && bytes_equal(r->json.text, bytes_str("disabled"));
+        r->g->thinking = on ? THINKING_ON : off ? THINKING_OFF : THINKING_AS_TEMPLATE;
         if (field_span(r, event, NULL))
             return -1;
     }
-    if (!on && !off)
+    if (r->g->thinking == THINKING_AS_TEMPLATE)
         return api_error_set(r->err, API_BAD_REQUEST, r->name,
                              "'%s.type' must be enabled or disabled", r->name);
-    r->g->thinking_kwargs = bytes_str(on ? "{\"enable_thinking\":true,\"thinking\":true}"
-                                         : "{\"enable_thinking\":false,\"thinking\":false}");
     return 0;
 }
 
@@ -107,11 +104,8 @@ int openai_chat_parse(struct genreq *g, struct bytes body, struct api_error *err
         return api_error_set(err, API_BAD_REQUEST, g->constraint.field,
                              "'%s' and a function that must be called cannot both be given",
                              g->constraint.field);
-    if (g->thinking_kwargs.len && g->template_kwargs.len)
-        return api_error_set(err, API_BAD_REQUEST, "thinking",
-                             "'thinking' and 'chat_template_kwargs' cannot both be given");
-    if (g->thinking_kwargs.len)
-        g->template_kwargs = g->thinking_kwargs;
+    if (field_apply_thinking(g, err))
+        return -1;
     /* a model that must not call is not tempted */
     if (g->tool_choice_none)
         g->tools = bytes_of(NULL, 0);
