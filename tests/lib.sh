@@ -281,8 +281,16 @@ emulated_unit() { # emulated_unit "EMULATOR ARGUMENTS" BUILD_FOLDER PREFIX PROGR
     if [ $rc = 0 ] && grep -q '^ok ' <<<"$out"; then ok "$3.${4#test_} ($(grep -c '^ok ' <<<"$out") tests)"
     else not_ok "$3.${4#test_}" "exit code $rc: $(grep -v '^ok ' <<<"$out" | grep -v 'TCG doesn' | tail -3 | tr '\n' ' ')"; fi
 }
-# What takes longest begins first, so that no core idles at the end.
-LONGEST="test_kernels_attention test_emu_attention test_model_families test_emu_model test_emu_goldens test_gateway_gateway test_emu_linear"
+# Those of ten seconds and more of processor time under ASan, the longest first: they begin first, so that no core idles at the end, and take
+# turns in 10-unit.sh and 11-unit-release.sh.
+LONGEST="test_emu_attention test_worker_executor test_model_families test_emu_model test_worker_constraints test_model_shard test_model_golden
+test_kernels_attention test_cli_convert test_emu_goldens test_emu_linear test_emu_sample test_grammar_grammar test_emu_packed
+test_model_llama_goldens test_text_parse test_gateway_forced_calls test_emu_step"
+# shellcheck disable=SC2086
+long_units() { printf '%s\n' $LONGEST; }
+short_units() { long_units | grep -vxFf - <(unit_programs); }
+# shellcheck disable=SC2046
+sanitized_units() { drawn 3 $(long_units); } # the long ones that this commit runs under ASan
 longest_first() { # longest_first PROGRAM...
     printf '%s\n' "$@" | awk -v longest="$LONGEST" '
         BEGIN { for (n = split(longest, name, " "); n > 0; n--) rank[name[n]] = n }

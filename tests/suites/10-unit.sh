@@ -1,14 +1,13 @@
 #!/usr/bin/env bash
 # timeout: 1200
 # long: yes
-# seconds: 200
-# Unit tests under ASan and UBSan. Of the emulated GPU's, which take longest, one half drawn by the commit; with --long the other half.
+# seconds: 260
+# Unit tests under ASan and UBSan. Of the programs that take longest, one third drawn by the commit; with --long the other two.
 . "$(dirname "$0")/../lib.sh"
-# shellcheck disable=SC2046
-now=$(drawn 2 $(unit_programs | grep '^test_emu_'))
-later=$(unit_programs | grep '^test_emu_' | grep -vxF "$now")
+now=$(sanitized_units)
+later=$(long_units | grep -vxF "$now")
+# shellcheck disable=SC2046,SC2086
 if [ -n "${UNIT_FILTER:-}" ]; then run_units "$BUILD_DEV" unit. "$UNIT_FILTER"
-elif [ "$LONG" = 0 ]; then UNIT_EXCEPT="^($(paste -sd'|' <<<"$later"))\$" run_units "$BUILD_DEV" unit.
-elif [ -z "$later" ]; then ok 'unit.emulated (nothing was left out)'
-# shellcheck disable=SC2086
+elif [ "$LONG" = 0 ]; then run_programs "$BUILD_DEV" unit. '' $now $(short_units)
+elif [ -z "$later" ]; then ok 'unit.long (nothing was left out)'
 else run_programs "$BUILD_DEV" unit. '' $later; fi
