@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "gateway/answer_room.h"
 #include "gateway/event_thread.h"
+#include "gateway/open_places.h"
 #include "gateway/prepare_pool.h"
 #include "gateway/response_store.h"
 #include "gateway/scheduler_link.h"
@@ -122,6 +123,7 @@ int gateway_new(struct gateway **out, const struct gateway_settings *settings, s
     gw->responses = response_store_new(settings->responses_bytes);
     gw->workers = work_pool_new(0);
     gw->room = answer_room_new(settings->answers_max ? settings->answers_max : ANSWERS_BYTES);
+    gw->places = open_places_new((uint64_t)settings->open_max);
     gw->pool = prepare_pool_new(gw->workers, on_prepared, gw);
     for (int i = 0; i < gw->thread_count; i++)
         mailbox_init(&gw->boxes[i]);
@@ -211,6 +213,7 @@ void gateway_free(struct gateway **gateway) {
     mem_free(gw->boxes);
     mem_free(gw->threads);
     answer_room_free(&gw->room);
+    open_places_free(&gw->places);
     auth_release(&gw->auth);
     cors_release(&gw->cors);
     hosts_release(&gw->hosts);

@@ -258,7 +258,8 @@ static const struct option_row rows[] = {
      .min = 1,
      .max = 1000000,
      .unit = "requests",
-     .help = "Generation requests open at once; past it 429."},
+     .help = "Generation requests open at once; past it 429, but for keys (or without keys "
+             "addresses) with less than a share of them."},
     {.name = "body-max",
      .type = OPTION_SIZE,
      .offset = AT(body_max),

@@ -67,6 +67,7 @@ struct prepare_pool;
 struct response_store;
 struct work_pool;
 struct answer_room;
+struct open_places;
 struct scheduler_link;
 
 struct gateway {
@@ -85,6 +86,7 @@ struct gateway {
     struct prepare_pool *pool;
     struct response_store *responses;
     struct answer_room *room;      /* for answers that are held whole */
+    struct open_places *places;    /* for generation requests */
     struct mailbox *boxes;         /* one for each event thread */
     struct event_thread **threads; /* thread_count */
     int thread_count;

@@ -15,6 +15,7 @@
 #include "gateway/key_metrics.h"
 #include "gateway/model_metrics.h"
 #include "gateway/ollama_models.h"
+#include "gateway/open_places.h"
 #include "gateway/presentation.h"
 #include "gateway/request_id.h"
 #include "gateway/request_log.h"
@@ -127,6 +128,8 @@ void generation_end(struct generation *gen, const char *finish, int status) {
     if (gen->job)
         gen->job->generation = NULL;
     answer_room_give(gen->thread->gw->room, gen->terms.tenant, gen->room);
+    if (gen->has_place)
+        open_places_give(gen->thread->gw->places, gen->holder);
     answer_release(&gen->answer);
     buf_release(&gen->terms.presentation);
     buf_release(&gen->terms.cache_salt);
@@ -199,11 +202,11 @@ static void on_drained(void *ctx, struct http_request *req) {
 
 static const struct http_watch watch = {.on_closed = on_closed, .on_drained = on_drained};
 
-/* 0: another request may be opened. */
-static int may_open(struct gateway *gw, struct api_error *err) {
+/* 0: another request may be opened, and has a place. */
+static int take_place(struct gateway *gw, struct u128 holder, struct api_error *err) {
     if (atomic_load(&gw->draining))
         return api_error_set(err, API_UNAVAILABLE, NULL, "this server is shutting down");
-    if (atomic_load(&gw->open_count) >= gw->settings.open_max)
+    if (!open_places_take(gw->places, holder))
         return api_error_set(err, API_OVERLOADED, NULL,
                              "too many requests are open; try again later");
     return 0;
@@ -223,11 +226,14 @@ int generation_open(struct event_thread *thread, struct http_request *req, struc
                     struct api_error *err) {
     CHECK(!thread->opened);
     metric_add_label(METRIC(REQUESTS), (int)g->dialect, 1);
-    if (may_open(thread->gw, err)) {
+    struct u128 holder = open_holder(tenant, req->address);
+    if (take_place(thread->gw, holder, err)) {
         genreq_release(g);
         return -1;
     }
     struct generation *gen = generation_new(thread, g);
+    gen->has_place = true;
+    gen->holder = holder;
     gen->unread = unread;
     gen->terms.tenant = tenant;
     gen->answer.http = req;
@@ -553,6 +559,9 @@ void generation_take_up(struct event_thread *thread, struct http_request *req,
     struct api_error api;
     from->g.choice_count = (int64_t)s->choice_count;
     struct generation *gen = generation_new(thread, &from->g);
+    gen->has_place = true;
+    gen->holder = open_holder(s->tenant, req->address);
+    open_places_force(thread->gw->places, gen->holder);
     gen->number = from->shown.number;
     gen->terms.model = from->model;
     gen->answer.http = req;

@@ -117,6 +117,7 @@ static void forget_request(struct http_conn *conn) {
     memset(&conn->req, 0, sizeof conn->req);
     conn->req.thread_idx = conn->thread->idx;
     conn->req.peer = conn->peer;
+    conn->req.address = conn->address;
 }
 
 void http_conn_end_request(struct http_conn *conn) {

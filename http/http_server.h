@@ -58,6 +58,7 @@ struct http_request {
     /* whose part of the memory for bodies this body takes; zero: its address's. Set in on_body */
     struct u128 holder;
     int version_minor;                /* 1 or 0 */
+    uint32_t address;                 /* where it comes from, as a holder of http_share.h */
     int thread_idx;                   /* the event thread it belongs to */
     int64_t start_us;                 /* clock_us() at the first byte of its head */
     const char *peer;                 /* "192.0.2.1:5000" or "[2001:db8::1]:5000" */

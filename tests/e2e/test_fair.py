@@ -181,3 +181,36 @@ def test_one_key_does_not_fill_the_queue():
                     thread.join()
         assert answers == [200] * 20, answers
         return f"20 of 20 taken beside {refused.count(True)} of {len(refused)} of the other key refused"
+
+
+def test_one_key_does_not_open_all_requests():
+    """A key has as many requests open as the gateway takes: another's are taken all the same, up to its share."""
+    stream = json.dumps({"prompt": "Once", "max_tokens": 450, "ignore_eos": True, "stream": True, "n": 32})
+    with tempfile.NamedTemporaryFile("w", prefix="trm-keys-") as keys:
+        keys.write("greedy\nother\nthird\n")
+        keys.flush()
+        with Serve(args=["--api-key-file", keys.name, "--slots", 2, "--requests-max", 12, "--queue-wait", "0", "--threads", 1]) as s:
+            def opened(key):
+                connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+                connection.request("POST", "/v1/completions", stream, {"Content-Type": "application/json", "Authorization": f"Bearer {key}"})
+                connection.sock.setblocking(False)
+                held.append(connection)
+                return connection
+
+            def is_refused(connection):
+                answer = peek(connection.sock)
+                assert not answer or answer.startswith(b"HTTP/1.1 200") or answer.startswith(b"HTTP/1.1 429"), answer
+                return answer.startswith(b"HTTP/1.1 429")
+            held = []
+            of = {"greedy": [opened("greedy") for _ in range(20)]}
+            s.wait(lambda: sum(map(is_refused, of["greedy"])) == 8, 10, "8 of 20 refused, 12 open")
+            for key, share in (("other", 6), ("third", 4)):
+                of[key] = [opened(key) for _ in range(share + 3)]
+                s.wait(lambda: sum(map(is_refused, of[key])) == 3, 10, f"{share} of {share + 3} taken of {key}")
+            time.sleep(0.2)
+            refused = {key: sum(map(is_refused, connections)) for key, connections in of.items()}
+            for connection in held:
+                connection.close()
+            assert refused == {"greedy": 8, "other": 3, "third": 3}, refused
+            s.wait(lambda: s.post("/v1/completions", {"prompt": "Once", "max_tokens": 1}, headers={"Authorization": "Bearer greedy"})[0] == 200,
+                   10, "a place once all have gone")
