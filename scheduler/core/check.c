@@ -253,9 +253,8 @@ static uint32_t count_tenant_new(const struct sched *s, const struct tenant *ten
 }
 
 /* (7) Of a tenant that is the j-th largest: at most places / j. */
-static void check_shares(const struct sched *s, const struct model *model) {
-    const struct waiting *w = &model->waiting;
-    bool beyond = model->waiting_new > s->config.waiting_max && list_is_empty(&s->fresh);
+static void check_shares(const struct sched *s, const struct waiting *w, uint32_t waiting_new) {
+    bool beyond = waiting_new > s->config.waiting_max && list_is_empty(&s->fresh);
     for (size_t i = 0; i < w->tenants.count; i++) {
         uint32_t own = count_tenant_new(s, w->tenants.items[i]), place = 0;
         for (size_t k = 0; k < w->tenants.count && own && beyond; k++)
@@ -266,10 +265,12 @@ static void check_shares(const struct sched *s, const struct model *model) {
 
 static void check_waiting_new(const struct sched *s) {
     CHECK(count_waiting_new(s, NULL) == s->waiting_unbound); /* (9) */
+    CHECK(s->unbound.count == 0);                            /* only tenants */
+    check_shares(s, &s->unbound, s->waiting_unbound);
     for (const struct list_node *at = s->models.next; at != &s->models; at = at->next) {
         const struct model *model = LIST_ITEM(at, const struct model, link);
         CHECK(count_waiting_new(s, model) == model->waiting_new); /* (9) */
-        check_shares(s, model);
+        check_shares(s, &model->waiting, model->waiting_new);
     }
 }
 
@@ -298,6 +299,4 @@ void sched_check(const struct sched *s) {
     /* (9) */
     CHECK(seen.running == s->running && seen.record_bytes == s->record_bytes &&
           parked == seen.parked);
-    /* (7) */
-    CHECK(!list_is_empty(&s->fresh) || s->waiting_unbound <= s->config.waiting_max);
 }

@@ -19,6 +19,7 @@
 #include "scheduler/core/poison.h"
 #include "scheduler/core/quota.h"
 #include "scheduler/core/streams.h"
+#include "scheduler/core/waiting.h"
 
 struct sched {
     struct sched_config config;
@@ -43,6 +44,7 @@ struct sched {
     uint32_t next_group;
     uint32_t waiting_new;     /* sequences that wait and never ran, of all models */
     uint32_t waiting_unbound; /* of them, those whose model is not known */
+    struct waiting unbound;   /* tenants of requests whose model is not known; nothing is queued */
     uint32_t waiting_resumed; /* that wait, and ran before */
     uint32_t running;         /* that are in slots */
     uint64_t table_bytes;     /* of all replicas */

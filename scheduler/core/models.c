@@ -33,6 +33,10 @@ uint32_t *model_waiting_new(struct sched *s, struct model *model) {
     return model ? &model->waiting_new : &s->waiting_unbound;
 }
 
+struct waiting *model_waiting(struct sched *s, struct model *model) {
+    return model ? &model->waiting : &s->unbound;
+}
+
 void model_free(struct sched *s, struct model *model) {
     CHECK(model->request_count == 0 && model->replicas.count == 0);
     waiting_release(&model->waiting);

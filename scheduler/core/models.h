@@ -48,6 +48,8 @@ struct model *model_get(struct sched *s, struct bytes name);
 void model_free(struct sched *s, struct model *model);
 /* How many sequences of it wait and never ran; NULL: of no known model. */
 uint32_t *model_waiting_new(struct sched *s, struct model *model);
+/* Where the tenants of its requests are; NULL: of requests of no known model. */
+struct waiting *model_waiting(struct sched *s, struct model *model);
 /* Its sizes, revision and emptiness follow from its replicas. */
 void model_review(struct sched *s, struct model *model);
 

@@ -301,12 +301,15 @@ void request_validate(struct sched *s, struct request *request) {
     }
 }
 
-/* Those of it that wait count as the model's from now on. */
-static void move_waiting(struct sched *s, const struct request *request) {
+/* Those of it that wait count as the model's from now on. before: its tenant among those of no
+ * known model; NULL: it was not there, and nothing of it waits. */
+static void move_waiting(struct sched *s, const struct request *request, struct tenant *before) {
     for (uint32_t i = 0; i < request->sequence_count; i++) {
         const struct sequence *q = &request->sequences[i];
         if (!seq_is_waiting(q) || seq_is_resumed(q))
             continue;
+        CHECK(before && before->new_count);
+        before->new_count--;
         s->waiting_unbound--;
         request->model->waiting_new++;
         request->tenant->new_count++;
@@ -319,11 +322,14 @@ void request_bind(struct sched *s, struct request *request) {
     struct model *model = model_find(s, request->model_name);
     if (!model)
         return;
+    struct tenant *before = request->tenant;
     request->model = model;
     request->tenant = waiting_tenant_ref(&model->waiting, request->tenant_id);
     request->unbound_until = NEVER;
     model->request_count++;
-    move_waiting(s, request);
+    move_waiting(s, request, before);
+    if (before)
+        waiting_tenant_unref(&s->unbound, before);
     request_validate(s, request);
 }
 
@@ -339,6 +345,7 @@ void request_start(struct sched *s, struct request *request) {
         }
         request->unbound_until = request->resumed ? s->now + s->config.model_grace_ms
                                                   : s->started_at + s->config.start_grace_ms;
+        request->tenant = waiting_tenant_ref(&s->unbound, request->tenant_id);
     }
     bool leads = true;
     for (uint32_t i = 0; i < request->sequence_count; i++) {
@@ -563,7 +570,7 @@ static void request_free(struct sched *s, struct request *request) {
     }
     quota_leave(s, request);
     if (request->tenant)
-        waiting_tenant_unref(&request->model->waiting, request->tenant);
+        waiting_tenant_unref(model_waiting(s, request->model), request->tenant);
     if (request->model)
         request->model->request_count--;
     vec_release(&request->hashes);

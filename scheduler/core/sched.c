@@ -72,6 +72,7 @@ void sched_free(struct sched **at) {
     LIST_EACH(item, &s->models) model_free(s, LIST_ITEM(item, struct model, link));
     for (int i = 0; i < SCHED_CRASH_RECORDS; i++)
         vec_release(&s->crashes[i].suspects);
+    waiting_release(&s->unbound);
     CHECK(s->stream_ids.count == 0 && s->stream_owners.count == 0);
     id_map_release(&s->request_ids);
     id_map_release(&s->stream_ids);

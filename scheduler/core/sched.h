@@ -42,8 +42,8 @@
  *   (6) For each choice: acked <= the most ever sent in this attempt <= committed; a finish is sent
  *       only behind all tokens; what is owed and can be sent is on its gateway's list.
  *   (7) After a turn, waiting new sequences of a model exceed waiting_max by shares of tenants alone:
- *       the j-th largest tenant has at most waiting_max / j. Those whose model is not known do not
- *       exceed it. Probes and resubmitted ones are counted apart.
+ *       the j-th largest tenant has at most waiting_max / j. So do those whose model is not known yet.
+ *       Probes and resubmitted ones are counted apart.
  *   (8) Tokens of a sequence never exceed its max_total, and every output token is below the
  *       logits' width.
  *   (9) Counters equal what a recount gives: waiting, running, leaving, resuming, bytes of kept

@@ -132,10 +132,9 @@ static bool is_full(struct sched *s, const struct wire_submit *submit, size_t co
     if (submit->priority == WIRE_PRIORITY_PROBE ||
         *model_waiting_new(s, model) + count <= s->config.waiting_max + slots)
         return false;
-    if (!model)
-        return true;
-    const struct tenant *tenant = waiting_tenant_find(&model->waiting, submit->tenant);
-    uint32_t share = waiting_share(&model->waiting, tenant, s->config.waiting_max);
+    const struct waiting *waiting = model_waiting(s, model);
+    const struct tenant *tenant = waiting_tenant_find(waiting, submit->tenant);
+    uint32_t share = waiting_share(waiting, tenant, s->config.waiting_max);
     return (tenant ? tenant->new_count : 0) + count > share + slots;
 }
 
@@ -179,13 +178,12 @@ void sched_submit(struct sched *s, int64_t now, struct u128 from,
     request_start(s, request);
 }
 
-/* Its tenant has no more than it finds in any case (waiting.h). Of no known model: all are one. */
-static bool is_within_share(const struct sched *s, const struct request *request) {
+/* Its tenant has no more than it finds in any case (waiting.h). */
+static bool is_within_share(struct sched *s, const struct request *request) {
     const struct tenant *tenant = request->tenant;
-    if (!tenant)
-        return false;
-    return tenant->new_count <=
-           waiting_share(&request->model->waiting, tenant, s->config.waiting_max);
+    const struct waiting *waiting = model_waiting(s, request->model);
+    CHECK(tenant);
+    return tenant->new_count <= waiting_share(waiting, tenant, s->config.waiting_max);
 }
 
 /* The newest of this turn and of this model that may be refused: one that waits as a whole, if there

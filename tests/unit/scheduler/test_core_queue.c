@@ -6,15 +6,23 @@
 
 enum { PLACES = 8, SLOTS = 2, TENANTS = 6 };
 
-static struct stage *queue_of(uint32_t places) {
+static struct stage *queue_without_workers(uint32_t places) {
     struct sched_config config;
     sched_config_default(&config);
     config.waiting_max = places;
     config.wait_max_ms = 0;
-    struct stage *stage = stage_new(&config);
+    return stage_new(&config);
+}
+
+static void add_worker(struct stage *stage) {
     struct stage_worker *w = stage_worker(stage, 0);
     w->hello.slot_count = SLOTS;
     CHECK(stage_hello(stage, w) == 0);
+}
+
+static struct stage *queue_of(uint32_t places) {
+    struct stage *stage = queue_without_workers(places);
+    add_worker(stage);
     return stage;
 }
 
@@ -104,6 +112,29 @@ TEST(queue_has_shares_within_a_turn) {
         finish_all(stage, 0, 33);
         stage_free(stage);
     }
+}
+
+/* Before a worker has said what its model is called, too: whoever comes first takes nobody's share. */
+TEST(queue_has_shares_before_a_model_is_known) {
+    struct stage *stage = queue_without_workers(PLACES);
+    ask_many(stage, 0, 30, 1);
+    turn(stage);
+    EXPECT_EQ(taken(stage, 0, 30), PLACES);
+    ask_many(stage, 30, 10, 2);
+    turn(stage);
+    EXPECT_EQ(taken(stage, 30, 10), PLACES / 2);
+    ask_many(stage, 40, 10, 3);
+    ask_many(stage, 50, 10, 1);
+    turn(stage);
+    EXPECT_EQ(taken(stage, 40, 10), PLACES / 3);
+    EXPECT_EQ(taken(stage, 50, 10), 0);
+    add_worker(stage);
+    turn(stage);
+    ask_many(stage, 60, 4, 4);
+    turn(stage);
+    EXPECT_EQ(taken(stage, 60, 4), PLACES / 4);
+    finish_all(stage, 0, 64);
+    stage_free(stage);
 }
 
 /* A request takes as many places as it has choices, those included whose first one runs already. */
