@@ -79,6 +79,7 @@ static void turn(struct supervisor *s) {
     children_check_pulse(s, now_ms);
     children_turn(s, now_ms);
     control_turn(s, now_ms);
+    models_tell_outcomes(s);
     models_forget_failed(s);
     s->turn_ms = now_ms;
 }

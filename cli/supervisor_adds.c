@@ -18,9 +18,7 @@
 
 static void tell_outcome(struct supervisor *s, struct u128 ticket, bool done, const char *text) {
     const struct wire_outcome outcome = {.ticket = ticket, .done = done, .text = bytes_str(text)};
-    buf_reset(&s->scratch);
-    message_pack_outcome(&outcome, &s->scratch);
-    if (!s->registered || link_client_send(s->link, WIRE_OUTCOME, buf_bytes(&s->scratch)))
+    if (!supervisor_send_outcome(s, &outcome))
         log_warn("a client is not told what became of its model: %s", done ? "loaded" : text);
 }
 

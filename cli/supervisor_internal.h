@@ -77,6 +77,8 @@ struct managed_model {
     bool had_no_room;  /* so nobody waits for it any more */
     int64_t failed_ms; /* its workers cannot start: when that was seen; 0: they can */
     char failure[ERROR_TEXT_MAX];
+    /* the gateways are not told yet: requests wait for it in vain, or no longer in vain */
+    bool tells_failure, tells_load;
 };
 
 struct supervisor {
@@ -170,9 +172,14 @@ void models_turn(struct supervisor *s, int64_t now_ms);
 /* "loaded", "loading", "reloading", "unloading", "unloaded" or "failed". */
 const char *models_state(const struct supervisor *s, const struct managed_model *m);
 
-/* _wire.c */
+/* Tells the gateways which models cannot be loaded, and which are being loaded after all. */
+void models_tell_outcomes(struct supervisor *s);
+
+/* _link.c */
 MUST_CHECK int supervisor_link_open(struct supervisor *s, struct error *err);
 void supervisor_send_exit(struct supervisor *s, const struct child_exit *e);
+/* false: the scheduler does not answer, or the link is full. */
+MUST_CHECK bool supervisor_send_outcome(struct supervisor *s, const struct wire_outcome *outcome);
 void supervisor_watch_scheduler(struct supervisor *s, int64_t now_ms);
 
 /* _control.c */

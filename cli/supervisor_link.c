@@ -36,6 +36,12 @@ void supervisor_send_exit(struct supervisor *s, const struct child_exit *e) {
         log_debug("an end could not be sent now pid=%d", e->pid);
 }
 
+bool supervisor_send_outcome(struct supervisor *s, const struct wire_outcome *outcome) {
+    buf_reset(&s->scratch);
+    message_pack_outcome(outcome, &s->scratch);
+    return s->registered && !link_client_send(s->link, WIRE_OUTCOME, buf_bytes(&s->scratch));
+}
+
 static void on_registered(void *ctx, struct epoch epoch, const struct wire_welcome *welcome) {
     struct supervisor *s = ctx;
     int64_t now_ms = clock_ms();

@@ -226,6 +226,8 @@ static void begin_load(struct supervisor *s, struct managed_model *m, int64_t no
     log_info("loading model=%s", name_of(m));
     m->wanted = m->terms.count;
     m->asked_ms = m->failed_ms = 0;
+    m->tells_failure = false;
+    m->tells_load = true;
     m->replicas_ready = m->failed_ends = 0;
     m->ready_ms = 0;
     m->later = true;
@@ -370,6 +372,8 @@ bool models_failed(struct supervisor *s, uint32_t model, uint32_t place, const c
     snprintf(m->failure, sizeof m->failure, "%s", why);
     for (char *c = m->failure; *c; c++) /* a status' rows end with one */
         *c = *c == ';' || *c == '\n' ? ',' : *c;
+    m->tells_failure = !of_new;
+    m->tells_load = false;
     return true;
 }
 
@@ -378,12 +382,20 @@ bool models_failed(struct supervisor *s, uint32_t model, uint32_t place, const c
 /* By itself: a model that could not be loaded just now is not tried again and again. */
 static void load_by_itself(struct supervisor *s, struct managed_model *m, int64_t now_ms) {
     struct error err;
-    if (m->failed_ms && now_ms - m->failed_ms < FAILED_AGAIN_MS)
+    if (m->failed_ms && now_ms - m->failed_ms < FAILED_AGAIN_MS) {
+        m->tells_failure = true;
         return;
+    }
     if (!m->wanted)
         m->is_awaited = true;
-    if (models_load(s, m, now_ms, &err))
-        LOG_LIMITED(LOG_WARN, "a model is asked for and not loaded: %s", err.text);
+    int rc = models_load(s, m, now_ms, &err);
+    if (!rc)
+        return;
+    LOG_LIMITED(LOG_WARN, "a model is asked for and not loaded: %s", err.text);
+    if (rc != ERR_LIMIT)
+        return;
+    snprintf(m->failure, sizeof m->failure, "%s", err.text);
+    m->tells_failure = true;
 }
 
 /* An operator's word: also one that could not be loaded just now is tried again. */
@@ -443,6 +455,19 @@ void models_take_status(struct supervisor *s, const struct wire_status *status, 
     for (uint32_t i = 0; i < s->model_count; i++)
         if (!told[i])
             s->models[i].busy = s->models[i].replicas_ready = 0;
+}
+
+void models_tell_outcomes(struct supervisor *s) {
+    for (uint32_t i = 0; i < s->model_count; i++) {
+        struct managed_model *m = &s->models[i];
+        const struct wire_outcome outcome = {.model = bytes_str(m->terms.name ? m->terms.name : ""),
+                                             .done = m->tells_load,
+                                             .text = bytes_str(m->tells_load ? "" : m->failure)};
+        bool tells = (m->tells_failure || m->tells_load) && outcome.model.len;
+        m->tells_failure = m->tells_load = false;
+        if (tells && !supervisor_send_outcome(s, &outcome))
+            log_debug("whether a model can be loaded is told when it is asked for again");
+    }
 }
 
 /* --- what is due --- */

@@ -635,13 +635,15 @@ static int start_reading(struct generation *gen, struct api_error *err) {
 /* 0: it may wait. A key has no model loaded that it may not use. */
 static int check_wait(const struct generation *gen, enum model_found found, struct api_error *err) {
     const struct gateway *gw = gen->thread->gw;
-    char own[MODEL_NAME_MAX];
+    char own[MODEL_NAME_MAX], why[MODEL_FAILURE_MAX];
     if (found != MODEL_NOT_READY)
         return prepare_refuse_model(found, gen->request.model, err);
     if (model_table_own_name(gw->models, gen->request.model, own) &&
         !auth_allows_model(&gw->auth, gen->terms.tenant, own))
         return refuse_key(own, err);
     scheduler_link_want(gen->thread->gw->link, gen->request.model);
+    if (model_table_failure(gw->models, gen->request.model, gen->thread->now_ms, why))
+        return api_error_set(err, API_UNAVAILABLE, "model", "this model cannot be loaded: %s", why);
     if (gen->thread->now_ms < gen->wait_until_ms)
         return 0;
     prepare_refuse_model(found, gen->request.model, err);

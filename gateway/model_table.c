@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/vec.h"
 
 struct entry {
     char *name; /* NULL: free */
@@ -15,6 +16,12 @@ struct entry {
     struct wire_vectors vectors;
     int64_t created_s, missing_since_ms; /* 0: in the latest Status */
     struct served_model *served;         /* a reference; NULL: no bundle yet */
+};
+
+struct load_failure {
+    char *model; /* owned: the name that workers register */
+    char why[MODEL_FAILURE_MAX];
+    int64_t told_ms;
 };
 
 struct model_table {
@@ -39,6 +46,7 @@ struct model_table {
     } names[SERVED_NAMES_MAX];
     size_t name_count;
     bool names_many; /* of more than one model */
+    VEC(struct load_failure) failures;
     void (*changed)(void *ctx);
     void *ctx;
 };
@@ -102,6 +110,9 @@ void model_table_free(struct model_table **table) {
         text_model_put(t->texts[i]);
     for (size_t i = 0; i < t->name_count; i++)
         mem_free(t->names[i].text);
+    for (size_t i = 0; i < t->failures.count; i++)
+        mem_free(t->failures.items[i].model);
+    vec_release(&t->failures);
     buf_release(&t->packed);
     pthread_mutex_destroy(&t->mutex);
     mem_free(t);
@@ -341,14 +352,94 @@ bool model_table_asks(struct model_table *t, struct bytes name, int64_t now_ms,
     return asks;
 }
 
-bool model_table_own_name(struct model_table *t, struct bytes name, char own[MODEL_NAME_MAX]) {
-    pthread_mutex_lock(&t->mutex);
+/* The name that workers register; NULL: unknown. */
+static const char *own_name(struct model_table *t, struct bytes name) {
     const struct served_name *n = first_name(t, name);
     const struct entry *e = n ? NULL : find_asked(t, name);
-    if (n || e)
-        snprintf(own, MODEL_NAME_MAX, "%s", n ? n->text : e->name);
+    return n ? n->text : e ? e->name : NULL;
+}
+
+bool model_table_own_name(struct model_table *t, struct bytes name, char own[MODEL_NAME_MAX]) {
+    pthread_mutex_lock(&t->mutex);
+    const char *found = own_name(t, name);
+    if (found)
+        snprintf(own, MODEL_NAME_MAX, "%s", found);
     pthread_mutex_unlock(&t->mutex);
-    return n || e;
+    return found != NULL;
+}
+
+/* ---- models that cannot be loaded ---- */
+
+static void forget_failure(struct model_table *t, size_t i) {
+    mem_free(t->failures.items[i].model);
+    t->failures.items[i] = t->failures.items[--t->failures.count];
+}
+
+/* Clients learn no folder of this machine: of a path only what follows its last slash is left. */
+static void copy_without_folders(char *out, size_t size, struct bytes text) {
+    size_t len = 0, begin = 0; /* begin: of the path's last part in out */
+    bool in_path = false;
+    for (size_t i = 0; i < text.len && len + 1 < size; i++) {
+        char c = (char)text.data[i];
+        bool is_start = c == '/' && (len == 0 || strchr(" '\"=(", out[len - 1]));
+        if (is_start || (in_path && c == '/')) {
+            begin = is_start ? len : begin;
+            len = begin;
+            in_path = true;
+            continue;
+        }
+        in_path = in_path && !strchr(" '\")", c);
+        out[len++] = c;
+    }
+    out[len] = 0;
+}
+
+static bool has_replicas(struct model_table *t, struct bytes own) {
+    const struct entry *e = find_entry(t, own);
+    return e && (e->replicas_ready || e->replicas_loading);
+}
+
+void model_table_failed(struct model_table *t, struct bytes own, struct bytes why, int64_t now_ms) {
+    pthread_mutex_lock(&t->mutex);
+    const char *known = own_name(t, own);
+    bool counts = known && bytes_equal(bytes_str(known), own) && !has_replicas(t, own);
+    for (size_t i = 0; i < t->failures.count; i++)
+        if (now_ms - t->failures.items[i].told_ms >= MODEL_FAILURE_MS ||
+            bytes_equal(bytes_str(t->failures.items[i].model), own))
+            forget_failure(t, i--);
+    if (counts) {
+        struct load_failure f = {.model = mem_strndup((const char *)own.data, own.len),
+                                 .told_ms = now_ms};
+        copy_without_folders(f.why, sizeof f.why, why);
+        vec_push(&t->failures, f);
+    }
+    pthread_mutex_unlock(&t->mutex);
+    if (counts)
+        t->changed(t->ctx);
+}
+
+void model_table_loads(struct model_table *t, struct bytes own) {
+    pthread_mutex_lock(&t->mutex);
+    for (size_t i = 0; i < t->failures.count; i++)
+        if (bytes_equal(bytes_str(t->failures.items[i].model), own))
+            forget_failure(t, i--);
+    pthread_mutex_unlock(&t->mutex);
+}
+
+bool model_table_failure(struct model_table *t, struct bytes name, int64_t now_ms,
+                         char why[MODEL_FAILURE_MAX]) {
+    bool found = false;
+    pthread_mutex_lock(&t->mutex);
+    const char *own = own_name(t, name);
+    bool waits = own && !has_replicas(t, bytes_str(own));
+    for (size_t i = 0; waits && i < t->failures.count && !found; i++) {
+        const struct load_failure *f = &t->failures.items[i];
+        found = now_ms - f->told_ms < MODEL_FAILURE_MS && !strcmp(f->model, own);
+        if (found)
+            memcpy(why, f->why, MODEL_FAILURE_MAX);
+    }
+    pthread_mutex_unlock(&t->mutex);
+    return found;
 }
 
 static bool is_ready(const struct entry *e) {

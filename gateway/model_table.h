@@ -106,6 +106,19 @@ bool model_table_asks(struct model_table *table, struct bytes name, int64_t now_
 /* The name that workers register for this one, whether they have or not; false: unknown. */
 bool model_table_own_name(struct model_table *table, struct bytes name, char own[MODEL_NAME_MAX]);
 
+/* A supervisor says that this model, by the name that workers register, cannot be loaded, and why. One whose
+ * workers are loading or ready elsewhere, and one that is unknown, are none of its business. Requests that wait
+ * are told (changed). */
+void model_table_failed(struct model_table *table, struct bytes own, struct bytes why,
+                        int64_t now_ms);
+/* It is being loaded after all: what was told before counts no more. */
+void model_table_loads(struct model_table *table, struct bytes own);
+/* Whether the latest word of this model (as model_table_find's), not older than MODEL_FAILURE_MS, is that it
+ * cannot be loaded. Fills in why, for a client: UTF-8, without folders. */
+enum { MODEL_FAILURE_MS = 1000, MODEL_FAILURE_MAX = 256 };
+bool model_table_failure(struct model_table *table, struct bytes name, int64_t now_ms,
+                         char why[MODEL_FAILURE_MAX]);
+
 /* A model that has a ready replica and a compiled bundle, as a reference: the first served name's, or
  * any. NULL: none. */
 struct served_model *model_table_any_ready(struct model_table *table);

@@ -113,8 +113,16 @@ static void on_attached(struct scheduler_link *l, struct bytes payload) {
 static void on_outcome(struct scheduler_link *l, struct bytes payload) {
     struct wire_outcome outcome;
     struct error err;
-    if (message_unpack_outcome(payload, &l->arena, &outcome, &err) ||
-        request_thread_idx(outcome.ticket) >= l->box_count)
+    if (message_unpack_outcome(payload, &l->arena, &outcome, &err))
+        return;
+    if (u128_is_zero(outcome.ticket)) {
+        if (outcome.done)
+            model_table_loads(l->models, outcome.model);
+        else
+            model_table_failed(l->models, outcome.model, outcome.text, clock_ms());
+        return;
+    }
+    if (request_thread_idx(outcome.ticket) >= l->box_count)
         return;
     struct mail *mail = mail_new(MAIL_OUTCOME, NULL);
     mail->reject = (struct mail_reject){.request = outcome.ticket, .code = outcome.done};

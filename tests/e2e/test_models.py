@@ -414,6 +414,39 @@ def test_a_model_that_cannot_be_loaded_is_no_reason_to_end():
             assert not workers_of(s, "bad"), "what failed just now is not tried for each request"
 
 
+def test_requests_for_a_model_that_cannot_be_loaded_are_told_why_at_once():
+    """Those that have waited for the load, those that come after it, and those of a model that has no room; in each API's own shape."""
+    with tempfile.TemporaryDirectory(prefix="trm-model-") as folder:
+        put_whole_norm(folder)
+        weights = os.path.join(folder, "model.safetensors")
+        args = ["--threads", 1, "--model-wait", "60s", "--models-memory", "64m", "--model", f"bad={folder},alias=worse,on-demand",
+                "--model", f"big={folder},on-demand,memory=1g"]
+        with Serve(model=f"demo={bundled_model()}", args=args) as s:
+            s.wait(lambda: states(s).get("demo") == "loaded", 20, "demo is loaded")
+            whole = os.path.getsize(weights)
+            data = open(weights, "rb").read()
+            os.truncate(weights, whole // 2)
+            begun = time.monotonic()
+
+            async def many():
+                return await asyncio.gather(*[request(s.port, *story(name, i), timeout=60) for i, name in enumerate(("bad", "worse", "bad"))])
+            for r in asyncio.run(many()):
+                assert r.status == 503 and "model.safetensors" in r.error and folder not in r.error, (r.status, r.error)
+            chat = {"messages": [{"role": "user", "content": "Hi"}]}
+            for path, fields in [("/v1/messages", {**chat, "max_tokens": 4}), ("/api/chat", chat), ("/v1/chat/completions", chat),
+                                 ("/v1/responses", {"input": "Hi"})]:
+                status, body, _ = s.post(path, {"model": "bad", **fields})
+                error = body["error"] if path == "/api/chat" else body["error"]["message"]
+                assert status == 503 and "cannot be loaded" in error and "model.safetensors" in error, (path, status, body)
+            status, body, _ = answer(s, model="big")
+            assert status == 503 and "--models-memory" in body["error"]["message"], (status, body)
+            assert time.monotonic() - begun < 20, "they waited for --model-wait"
+            with open(weights, "wb") as f:
+                f.write(data)
+            assert command(s, "load", "bad").stdout == "loaded\n"
+            assert answer(s, model="worse")[0] == 200
+
+
 def test_keys_say_which_models_and_who_may_load_them():
     with tempfile.NamedTemporaryFile("w", prefix="trm-keys-") as keys:
         keys.write("boss admin\nuser models=demo\nboth models=tiny,demo priority-min=-5\n")

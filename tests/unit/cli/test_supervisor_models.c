@@ -152,8 +152,11 @@ TEST(supervisor_models_one_that_failed_is_tried_again_when_an_operator_says_so) 
     EXPECT(turns_open(&t));
     load_a(&t, 1000);
     EXPECT(models_failed(&t.s, 0, 0, "no", 2000));
+    EXPECT(t.a->tells_failure); /* to the gateways, and again to each that asks */
+    t.a->tells_failure = false;
     wish_use(&t, "a", 3000);
     EXPECT_EQ(t.a->wanted, 0);
+    EXPECT(t.a->tells_failure);
     const struct wire_want want = {.model = bytes_str("a"), .wish = WIRE_WISH_LOAD};
     models_take_want(&t.s, &want, 3000);
     EXPECT_EQ(t.a->wanted, 1);

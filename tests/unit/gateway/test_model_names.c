@@ -94,6 +94,43 @@ TEST(names_need_letters_between_their_marks) {
     EXPECT_EQ(text_settings_check(&(struct text_settings){.served_names = "a,b;c"}, &err), 0);
 }
 
+static void count(void *ctx) {
+    ++*(int *)ctx;
+}
+
+TEST(models_that_cannot_be_loaded_are_told_of_for_a_moment) {
+    const struct text_settings settings = {.served_names = "one,a;two", .on_demand = true};
+    int changes = 0;
+    struct model_table *t = model_table_new(&settings, count, &changes);
+    struct wire_model_status one = {.model = bytes_str("one"), .replicas_loading = 1};
+    struct wire_status status = {.models = &one, .model_count = 1};
+    struct bytes why = bytes_str("cannot map '/srv/models/x.gguf': 1/2 of it is there");
+    char told[MODEL_FAILURE_MAX];
+    model_table_failed(t, bytes_str("two"), why, 1000);
+    EXPECT_EQ(changes, 1);
+    EXPECT(model_table_failure(t, bytes_str("two:latest"), 1999, told));
+    EXPECT_STR(told, "cannot map 'x.gguf': 1/2 of it is there");
+    EXPECT(!model_table_failure(t, bytes_str("two"), 2000, told));
+    EXPECT(!model_table_failure(t, bytes_str("one"), 1000, told));
+    model_table_failed(t, bytes_str("a"), why, 1000); /* no name that workers register */
+    model_table_failed(t, bytes_str("three"), why, 1000);
+    EXPECT(!model_table_failure(t, bytes_str("a"), 1000, told));
+    model_table_status(t, &status, 3000);
+    model_table_failed(t, bytes_str("one"), why, 3000); /* another supervisor has it */
+    EXPECT(!model_table_failure(t, bytes_str("one"), 3000, told));
+    EXPECT_EQ(changes, 1);
+    one.replicas_loading = 0;
+    model_table_status(t, &status, 4000);
+    model_table_failed(t, bytes_str("one"), why, 4000);
+    EXPECT(model_table_failure(t, bytes_str("a"), 4000, told));
+    EXPECT(model_table_failure(t, bytes_str(""), 4000, told));
+    model_table_loads(t, bytes_str("two"));
+    EXPECT(model_table_failure(t, bytes_str("one"), 4000, told));
+    model_table_loads(t, bytes_str("one"));
+    EXPECT(!model_table_failure(t, bytes_str("one"), 4000, told));
+    model_table_free(&t);
+}
+
 TEST(models_on_demand_are_known_before_they_are_there) {
     const struct text_settings settings = {.served_names = "one,a;two", .on_demand = true};
     struct model_table *t = model_table_new(&settings, ignore, NULL);
