@@ -31,7 +31,7 @@ enum mail_kind {
     MAIL_PREPARED,   /* job: a long prompt is ready */
     MAIL_TEXT,       /* text: a text call is worked out */
     MAIL_ATTACHED,   /* submit: what was attached to */
-    MAIL_OUTCOME,    /* reject.request: the ticket; reject.code: it is done; submit: why not */
+    MAIL_OUTCOME,    /* outcome; submit: why not */
 };
 
 /* A run of tokens, as in struct wire_deltas, with the places of its tokens in the mail's
@@ -51,12 +51,18 @@ struct mail_reject {
     char text[256];
 };
 
+struct mail_outcome {
+    struct u128 ticket;
+    bool done, away; /* as struct wire_outcome has them */
+};
+
 struct mail {
     struct mail *next;
     enum mail_kind kind;
     struct epoch epoch;
     size_t bytes;
     struct mail_reject reject;
+    struct mail_outcome outcome;
     struct prepare_job *job; /* owned until taken out */
     struct text_job *text;   /* owned until taken out */
     struct buf submit;       /* a packed Submit, or a text; owned until taken out */

@@ -141,24 +141,34 @@ int model_control_add(struct event_thread *thread, struct http_request *req, str
 void model_control_on_outcome(struct event_thread *thread, const struct mail *mail) {
     struct model_waiter *w = thread->model_waiters;
     struct api_error err;
-    while (w && !u128_equal(w->ticket, mail->reject.request))
+    while (w && !u128_equal(w->ticket, mail->outcome.ticket))
         w = w->next;
     if (!w)
         return; /* its client has gone, or it is another gateway's */
-    if (mail->reject.code) {
+    if (mail->outcome.done) {
         struct http_request *req = w->req;
         waiter_free(w);
         respond_success(req);
         return;
     }
-    api_error_set(&err, API_BAD_REQUEST, "model", "%.*s", (int)mail->submit.len,
-                  mail->submit.len ? mail->submit.data : "");
+    bool away = mail->outcome.away;
+    api_error_set(&err, away ? API_UNAVAILABLE : API_BAD_REQUEST, away ? NULL : "model", "%.*s",
+                  (int)mail->submit.len, mail->submit.len ? mail->submit.data : "");
     refuse(w, &err);
 }
 
-void model_control_end(struct event_thread *thread) {
+static void refuse_all(struct event_thread *thread, const char *why) {
     struct api_error err;
-    api_error_set(&err, API_UNAVAILABLE, NULL, "shutting down");
+    api_error_set(&err, API_UNAVAILABLE, NULL, "%s", why);
     while (thread->model_waiters)
         refuse(thread->model_waiters, &err);
+}
+
+void model_control_on_lost(struct event_thread *thread) {
+    refuse_all(thread, "the scheduler has ended meanwhile; GET /v1/models tells which models are "
+                       "there");
+}
+
+void model_control_end(struct event_thread *thread) {
+    refuse_all(thread, "shutting down");
 }

@@ -24,6 +24,8 @@ MUST_CHECK int model_control_add(struct event_thread *thread, struct http_reques
                                  struct u128 tenant, struct api_error *err);
 /* What became of one that is added. */
 void model_control_on_outcome(struct event_thread *thread, const struct mail *mail);
+/* The scheduler is lost, and with it what it knew of those that wait: they are told. */
+void model_control_on_lost(struct event_thread *thread);
 /* The thread ends: so do those that wait. */
 void model_control_end(struct event_thread *thread);
 

@@ -125,7 +125,7 @@ static void on_outcome(struct scheduler_link *l, struct bytes payload) {
     if (request_thread_idx(outcome.ticket) >= l->box_count)
         return;
     struct mail *mail = mail_new(MAIL_OUTCOME, NULL);
-    mail->reject = (struct mail_reject){.request = outcome.ticket, .code = outcome.done};
+    mail->outcome = (struct mail_outcome){outcome.ticket, outcome.done, outcome.away};
     buf_add_bytes(&mail->submit, outcome.text);
     mailbox_push(&l->boxes[request_thread_idx(outcome.ticket)], mail);
 }

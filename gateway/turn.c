@@ -44,7 +44,10 @@ static void on_mail(struct event_thread *thread, struct mail *mail) {
         generation_list_each(&thread->generations, generation_resubmit);
         resume_restart(thread);
         break;
-    case MAIL_LOST: thread->registered = false; break;
+    case MAIL_LOST:
+        thread->registered = false;
+        model_control_on_lost(thread);
+        break;
     case MAIL_MODELS:
         generation_list_each(&thread->generations, generation_try);
         resume_tick(thread);

@@ -241,6 +241,7 @@ static void on_gone(void *ctx, struct u128 peer, enum wire_role role) {
     p->dirty = p->status_due = true;
     peer_list_remove(&p->gateways, peer);
     peer_list_remove(&p->supervisors, peer);
+    process_end_tickets(p, peer);
     if (role == WIRE_ROLE_GATEWAY)
         sched_gateway_silent(p->core, p->clock.now_ms, peer);
     if (role == WIRE_ROLE_WORKER)

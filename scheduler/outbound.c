@@ -89,18 +89,35 @@ void process_send_wants(struct process *p) {
 void process_send_ticket(struct process *p, struct u128 peer, const struct wire_want *want) {
     const struct wire_outcome nobody = {
         .ticket = want->ticket,
+        .away = true,
         .text = bytes_str("no trireme serve answers the scheduler; try again")};
-    if (p->supervisors.count) {
-        tell_want(p, want);
-    } else {
+    if (!p->supervisors.count) {
         ENCODE(p, outcome, &nobody);
         process_send(p, peer, WIRE_OUTCOME);
+        return;
     }
+    for (size_t i = 0; i < p->supervisors.count; i++)
+        ticket_ledger_add(&p->tickets, want->ticket, p->supervisors.items[i]);
+    tell_want(p, want);
 }
 
 void process_send_outcome(struct process *p, const struct wire_outcome *outcome) {
+    ticket_ledger_done(&p->tickets, outcome->ticket);
     ENCODE(p, outcome, outcome);
     send_to_all(p, &p->gateways, WIRE_OUTCOME);
+}
+
+static void tell_ended(void *ctx, struct u128 ticket) {
+    process_send_outcome(
+        ctx, &(struct wire_outcome){
+                 .ticket = ticket,
+                 .away = true,
+                 .text = bytes_str("the trireme serve that was asked has ended meanwhile; GET "
+                                   "/v1/models tells which models are there")});
+}
+
+void process_end_tickets(struct process *p, struct u128 supervisor) {
+    ticket_ledger_gone(&p->tickets, supervisor, tell_ended, p);
 }
 
 static void send_reregister(void *ctx, struct u128 instance) {

@@ -181,6 +181,7 @@ void process_release(struct process *p) {
     bundle_relay_release(&p->bundles);
     fence_ledger_release(&p->fences);
     want_ledger_release(&p->wants);
+    ticket_ledger_release(&p->tickets);
     vec_release(&p->gateways);
     vec_release(&p->supervisors);
     arena_release(&p->arena);

@@ -23,6 +23,7 @@
 #include "scheduler/fence_ledger.h"
 #include "scheduler/run_clock.h"
 #include "scheduler/settings.h"
+#include "scheduler/ticket_ledger.h"
 #include "scheduler/want_ledger.h"
 
 enum {
@@ -56,6 +57,7 @@ struct process {
     struct bundle_relay bundles;
     struct fence_ledger fences;
     struct want_ledger wants; /* not told yet */
+    struct ticket_ledger tickets;
     struct run_clock clock;
     int64_t started_ms; /* of clock_ms */
     struct peer_list gateways, supervisors;
@@ -91,6 +93,8 @@ void process_repeat_fences(struct process *p); /* those that are due again */
 void process_send_wants(struct process *p);    /* once there is a supervisor */
 /* One that somebody waits for: at once, or its outcome to the peer. */
 void process_send_ticket(struct process *p, struct u128 peer, const struct wire_want *want);
+/* A supervisor has gone: whoever waited for it alone is told. */
+void process_end_tickets(struct process *p, struct u128 supervisor);
 void process_send_outcome(struct process *p, const struct wire_outcome *outcome); /* to gateways */
 struct bundle_relay_calls process_bundle_calls(struct process *p);
 

@@ -1,10 +1,12 @@
 """Several models behind one port: names, what is told of each, and that neither is in the other's way."""
 import asyncio
+import concurrent.futures
 import contextlib
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -332,6 +334,34 @@ def test_an_operator_adds_models_over_http():
             os.kill(s.pids("scheduler")[0], signal.SIGKILL)
             s.wait(lambda: ask("user", "/v1/completions", model="small", prompt="Once", max_tokens=4)[0] == 200, 20, "all goes on")
             assert ask("boss", "/models/unload", model="small")[0] == 200
+
+
+def test_whoever_adds_a_model_is_told_when_nobody_is_left_to_do_it():
+    """The hub never answers; the supervisor that was asked dies, or the scheduler: neither leaves the client waiting."""
+    with tempfile.NamedTemporaryFile("w", prefix="trm-keys-") as keys, socket.create_server(("127.0.0.1", 0)) as hub:
+        keys.write("boss admin\n")
+        keys.flush()
+        hub_url = f"http://127.0.0.1:{hub.getsockname()[1]}"
+        with Serve(args=["--threads", 1, "--api-key-file", keys.name], env={"HF_ENDPOINT": hub_url}) as s:
+            boss = {"Authorization": "Bearer boss"}
+
+            def add_and_kill(pid):
+                with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                    asked = pool.submit(s.post, "/models/add", {"model": "some/model"}, headers=boss)
+                    hub.settimeout(20)
+                    with hub.accept()[0]:  # trireme load asks for its files
+                        os.kill(pid, signal.SIGKILL)
+                        status, body, _ = asked.result(20)
+                return status, body["error"]["message"]
+            s.wait(lambda: "loaded" in states(s, boss).values(), 20, "the first is loaded")
+            status, text = add_and_kill(s.pids("scheduler")[0])
+            assert status == 503 and "the scheduler has ended" in text and "/v1/models" in text, (status, text)
+            s.wait(lambda: s.get("/health/ready")[0] == 200, 20, "it is ready again")
+            status, text = add_and_kill(s.supervisor_pid())
+            assert status == 503 and "has ended meanwhile" in text and "/v1/models" in text, (status, text)
+            s.process.wait()
+            s.start()
+            s.wait(lambda: command(s, "status").returncode == 0, 10, "the supervisor answers again")
 
 
 def put_revision(folder, name, link):

@@ -244,6 +244,32 @@ TEST(inbound_a_wish_with_a_ticket_waits_for_nobody) {
     stage_close(&t);
 }
 
+/* It has gone with what it was asked; nobody else was. */
+TEST(inbound_a_ticket_ends_with_the_supervisor_that_was_asked) {
+    const struct wire_hello hello = {
+        .role = WIRE_ROLE_SUPERVISOR, .instance = {7, 1}, .incarnation = 1, .pid = 1};
+    const struct wire_want want = {
+        .model = bytes_str("/srv/new"), .wish = WIRE_WISH_ADD, .ticket = {5, 6}};
+    struct wire_welcome welcome = {0};
+    struct wire_outcome told;
+    struct arena arena = {0};
+    struct buf out = {0};
+    struct stage t;
+    struct process *p = &t.process;
+    EXPECT(stage_open(&t));
+    EXPECT(calls->hello(p, hello.instance, &hello, &welcome));
+    message_pack_want(&want, &out);
+    calls->frame(p, (struct u128){7, 7}, WIRE_ROLE_GATEWAY, WIRE_WANT, buf_bytes(&out));
+    EXPECT_EQ(p->tickets.entries.count, 1);
+    calls->gone(p, hello.instance, WIRE_ROLE_SUPERVISOR);
+    EXPECT_EQ(p->tickets.entries.count, 0);
+    EXPECT_EQ(message_unpack_outcome(buf_bytes(&p->out), &arena, &told, NULL), 0);
+    EXPECT(u128_equal(told.ticket, want.ticket) && told.away && !told.done);
+    arena_release(&arena);
+    buf_release(&out);
+    stage_close(&t);
+}
+
 /* Its own heartbeats say that it drains. */
 TEST(inbound_a_draining_scheduler_says_so) {
     struct wire_heartbeat beat = {.state = WIRE_STATE_IDLE};
