@@ -473,6 +473,13 @@ int option_parse(const struct option_table *table, void *settings, int argc, cha
     return rc;
 }
 
+bool option_is_word(struct bytes text) {
+    bool good = text.len > 0 && text.data[0] != '-';
+    for (size_t i = 0; i < text.len; i++)
+        good &= text.data[i] >= ' ' && text.data[i] != 0x7f;
+    return good;
+}
+
 void option_free(const struct option_table *table, void *settings) {
     for (size_t i = 0; i < table->count; i++) {
         if (table->rows[i].type != OPTION_STRING)

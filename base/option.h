@@ -109,6 +109,9 @@ MUST_CHECK int option_parse(const struct option_table *table, void *settings, in
  * dashes. */
 MUST_CHECK int option_set(const struct option_table *table, void *settings, const char *name,
                           const char *value, struct error *err);
+/* Whether a command line, or a file with a word a line, takes this as one word that is no option: it is not empty, has no dash in
+ * front and no control character. */
+bool option_is_word(struct bytes text);
 /* Frees the strings of a parse. *settings must not be used after it. */
 void option_free(const struct option_table *table, void *settings);
 void option_print_help(const struct option_table *table);     /* to standard output */

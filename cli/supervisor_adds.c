@@ -7,6 +7,7 @@
 #include "cli/supervisor_internal.h"
 
 #include "base/log.h"
+#include "base/option.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -65,14 +66,6 @@ static int start(struct supervisor *s, uint32_t idx, const char *word, struct er
     return rc;
 }
 
-/* A line of a file that later starts read, and an argument: what would be taken for more than one word is none. */
-static bool is_word(const char *word, size_t len) {
-    bool good = len > 0 && len < CONTROL_LINE_MAX - 8 && *word != '-' && strlen(word) == len;
-    for (size_t i = 0; i < len; i++)
-        good &= (unsigned char)word[i] >= ' ' && word[i] != 0x7f;
-    return good;
-}
-
 void adds_begin(struct supervisor *s, const struct wire_want *want) {
     struct error err;
     uint32_t idx = 0;
@@ -81,7 +74,7 @@ void adds_begin(struct supervisor *s, const struct wire_want *want) {
         idx++;
     if (s->phase != PHASE_SERVING)
         tell_outcome(s, want->ticket, false, "draining");
-    else if (!is_word(word, want->model.len))
+    else if (!option_is_word(want->model) || want->model.len >= CONTROL_LINE_MAX - 8)
         tell_outcome(s, want->ticket, false, "that is neither a path nor a hub's name");
     else if (idx == ADDS_MAX)
         tell_outcome(s, want->ticket, false,

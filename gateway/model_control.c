@@ -1,5 +1,6 @@
 #include "gateway/model_control.h"
 
+#include "base/option.h"
 #include "formats/json.h"
 #include "gateway/error_response.h"
 #include "gateway/prepare.h"
@@ -99,14 +100,6 @@ static void on_timer(void *ctx, struct http_request *req) {
     refuse(ctx, &err);
 }
 
-/* What a command line or a line of a file would take for something else. */
-static bool is_word(struct bytes word) {
-    bool good = word.len > 0 && word.data[0] != '-';
-    for (size_t i = 0; i < word.len; i++)
-        good &= word.data[i] >= ' ' && word.data[i] != 0x7f;
-    return good;
-}
-
 int model_control_add(struct event_thread *thread, struct http_request *req, struct u128 tenant,
                       struct api_error *err) {
     static const struct http_watch watch = {.on_closed = on_closed, .on_timer = on_timer};
@@ -114,7 +107,7 @@ int model_control_add(struct event_thread *thread, struct http_request *req, str
     size_t waiting = 0;
     genreq_init(&g, GENREQ_CHAT);
     int rc = read_order(thread, &g, req, tenant, err);
-    if (!rc && !is_word(g.model))
+    if (!rc && !option_is_word(g.model))
         rc = api_error_set(err, API_BAD_REQUEST, "model",
                            "'model' is [NAME=]PATH[,OPTION=VALUE...]: a path of the server's "
                            "machine or a hub's name, as trireme load takes it");

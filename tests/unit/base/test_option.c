@@ -152,6 +152,21 @@ TEST(option_secrets_are_gone_once_they_are_read) {
     option_free(&TABLE, &got);
 }
 
+TEST(option_words_are_one_argument_and_no_option) {
+    static const struct {
+        const char *text;
+        bool good;
+    } CASES[] = {{"a", true},        {"/srv/a model,slots=2", true},
+                 {"modèle=x", true}, {"a-b", true},
+                 {"", false},        {"-", false},
+                 {"--help", false},  {"a\nb", false},
+                 {"a\tb", false},    {"a\x7f", false},
+                 {"\r", false}};
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++)
+        EXPECT_EQ(option_is_word(bytes_str(CASES[i].text)), CASES[i].good);
+    EXPECT(!option_is_word(bytes_of("a\0b", 3)));
+}
+
 TEST(option_every_spelling_of_a_flag) {
     EXPECT_EQ(parse("-v -p 1 --wait=2s --ratio -0.25 --long-name a -- --format"), 0);
     EXPECT(got.verbose && got.port == 1 && got.wait_ms == 2000 && got.ratio == -0.25);
