@@ -72,50 +72,45 @@ static bool names_the_hub(const char *given) {
     return access(given, F_OK) != 0 && hub_name_is_like(given);
 }
 
-/* *places is to be released whatever comes of it. */
-static int open_name(const char *given, struct hub_name *name, struct hub_places *places,
-                     struct error *err) {
-    *places = (struct hub_places){0};
-    int rc = hub_name_parse(name, given, err);
-    return rc ? rc : hub_places_read(places, err);
+/* What is not in the cache is downloaded, if that is wanted. */
+static int find_in_hub(const struct hub_places *places, const struct hub_name *name,
+                       const char *given, bool download, char **path, struct error *err) {
+    int rc = hub_locate(places, name, path, err);
+    if (!rc || !download)
+        return rc;
+    rc = model_path_pull(places, name, path, NULL, err);
+    if (rc && name->kind == HUB_HUGGING_FACE)
+        error_wrap(err, "there is no file or folder '%.100s'; asked for a model of that name",
+                   given);
+    return rc;
+}
+
+static int find(const char *given, bool download, char **path, char **public_name,
+                struct error *err) {
+    struct hub_places places = {0};
+    struct hub_name name;
+    *path = NULL;
+    if (public_name)
+        *public_name = NULL;
+    if (!names_the_hub(given))
+        return 0;
+    int rc = hub_name_parse(&name, given, err);
+    if (!rc)
+        rc = hub_places_read(&places, err);
+    if (!rc)
+        rc = find_in_hub(&places, &name, given, download, path, err);
+    if (!rc && public_name)
+        *public_name = public_name_of(&name);
+    hub_places_release(&places);
+    return rc;
 }
 
 int model_path_cached(const char *given, char **path, char **public_name, struct error *err) {
-    struct hub_places places;
-    struct hub_name name;
-    *path = NULL;
-    if (public_name)
-        *public_name = NULL;
-    if (!names_the_hub(given))
-        return 0;
-    int rc = open_name(given, &name, &places, err);
-    if (!rc)
-        rc = hub_locate(&places, &name, path, err);
-    if (!rc && public_name)
-        *public_name = public_name_of(&name);
-    hub_places_release(&places);
-    return rc;
+    return find(given, false, path, public_name, err);
 }
 
 int model_path_find(const char *given, char **path, char **public_name, struct error *err) {
-    struct hub_places places;
-    struct hub_name name;
-    *path = NULL;
-    if (public_name)
-        *public_name = NULL;
-    if (!names_the_hub(given))
-        return 0;
-    int rc = open_name(given, &name, &places, err);
-    if (!rc && hub_locate(&places, &name, path, err)) {
-        rc = model_path_pull(&places, &name, path, NULL, err);
-        if (rc && name.kind == HUB_HUGGING_FACE)
-            error_wrap(err, "there is no file or folder '%.100s'; asked for a model of that name",
-                       given);
-    }
-    if (!rc && public_name)
-        *public_name = public_name_of(&name);
-    hub_places_release(&places);
-    return rc;
+    return find(given, true, path, public_name, err);
 }
 
 int model_path_of_option(const char **model, struct error *err) {
