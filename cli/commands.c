@@ -42,6 +42,7 @@ static const struct command {
     {"load", load_main, "load a model of a running server"},
     {"reload", reload_main, "load a new revision of a model beside the one that serves"},
     {"unload", unload_main, "unload a model of a running server"},
+    {"remove", remove_main, "take a model that was added out of a running server"},
     {"status", status_main, "list the processes of a running server"},
     {"keygen", keygen_main, "make a key for a process that speaks over tcp"},
     {"top", top_main, "watch the load of a running server"},
@@ -87,8 +88,8 @@ static const struct option_table *const *all_tables(size_t *count) {
         &logits_options, &convert_options, &quantize_options,  &doctor_options, &tokenize_options,
         &decode_options, &render_options,  &grammar_options,   &run_options,    &generate_options,
         &chat_options,   &info_options,    &status_options,    &scale_options,  &load_options,
-        &reload_options, &unload_options,  &keygen_options,    &top_options,    &pull_options,
-        &list_options,   &delete_options,  &prune_options,     &bench_options};
+        &reload_options, &unload_options,  &remove_options,    &keygen_options, &top_options,
+        &pull_options,   &list_options,    &delete_options,    &prune_options,  &bench_options};
     *count = ARRAY_LEN(TABLES);
     return TABLES;
 }

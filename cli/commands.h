@@ -17,6 +17,7 @@ int scale_main(int argc, char **argv);
 int load_main(int argc, char **argv);
 int reload_main(int argc, char **argv);
 int unload_main(int argc, char **argv);
+int remove_main(int argc, char **argv);
 /* Makes keys for tcp. */
 int keygen_main(int argc, char **argv);
 /* Lists the processes of a running serve. */
@@ -48,7 +49,7 @@ int quantize_main(int argc, char **argv);
 int doctor_main(int argc, char **argv);
 
 extern const struct option_table run_options, generate_options, chat_options, info_options,
-    status_options, scale_options, load_options, reload_options, unload_options;
+    status_options, scale_options, load_options, reload_options, unload_options, remove_options;
 extern const struct option_table pull_options, list_options, delete_options, prune_options;
 extern const struct option_table serve_options, perplexity_options, logits_options, convert_options,
     quantize_options, doctor_options, keygen_options;

@@ -1,4 +1,4 @@
-/* trireme scale, load, reload, unload, status: a line to the supervisor. */
+/* trireme scale, load, reload, unload, remove, status: a line to the supervisor. */
 #include "cli/commands.h"
 #include "cli/model_path.h"
 #include "cli/report.h"
@@ -51,6 +51,13 @@ const struct option_table unload_options = {
     .program = "trireme unload",
     .synopsis = "[OPTIONS] MODEL",
     .summary = "Ends a model's workers when their streams have ended, and waits for it.",
+    .rows = SCALE_ROWS,
+    .count = ARRAY_LEN(SCALE_ROWS)};
+const struct option_table remove_options = {
+    .program = "trireme remove",
+    .synopsis = "[OPTIONS] MODEL",
+    .summary = "Takes a model that trireme load has added out of a running trireme serve, when its "
+               "streams have ended, and waits for it. Its files stay.",
     .rows = SCALE_ROWS,
     .count = ARRAY_LEN(SCALE_ROWS)};
 const struct option_table status_options = {.program = "trireme status",
@@ -204,6 +211,9 @@ int reload_main(int argc, char **argv) {
 }
 int unload_main(int argc, char **argv) {
     return ask(&unload_options, "unload", 1, argc, argv);
+}
+int remove_main(int argc, char **argv) {
+    return ask(&remove_options, "remove", 1, argc, argv);
 }
 int status_main(int argc, char **argv) {
     return ask(&status_options, "status", 0, argc, argv);

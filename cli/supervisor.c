@@ -80,7 +80,7 @@ static void turn(struct supervisor *s) {
     children_turn(s, now_ms);
     control_turn(s, now_ms);
     models_tell_outcomes(s);
-    models_forget_failed(s);
+    models_forget_leaving(s);
     s->turn_ms = now_ms;
 }
 

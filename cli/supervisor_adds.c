@@ -1,5 +1,6 @@
 /*
- * supervisor_adds.c - models that a client of HTTP has added: each by a process of its own, which runs `trireme load`.
+ * supervisor_adds.c - models that a client of HTTP adds or removes: each by a process of its own, which runs `trireme load` or
+ * `trireme remove`.
  *
  * So the same rules hold as for whoever types that command on this machine, a hub's name is downloaded without the supervisor's
  * waiting, and the reason that the command prints is the one that the client is told. The process ends with the supervisor.
@@ -39,34 +40,37 @@ NORETURN static void become(const char *exe, char *const *argv, int out) {
     _exit(126);
 }
 
-static int start(struct supervisor *s, uint32_t idx, const char *word, struct error *err) {
+static int start(struct supervisor *s, uint32_t idx, const char *verb, const char *word,
+                 struct error *err) {
     struct add_job *job = &s->adds[idx];
     int pipes[2];
     struct buf dir = {0};
     if (pipe2(pipes, O_CLOEXEC))
-        return error_set_errno(err, "cannot start 'trireme load'");
+        return error_set_errno(err, "cannot start 'trireme %s'", verb);
     fcntl(pipes[0], F_SETFL, O_NONBLOCK);
     buf_addf(&dir, "--run-dir=%s", s->config->run_dir);
-    char load[] = "load", end[] = "--", *copy = mem_strdup(word);
-    char *const argv[] = {mem_strdup(s->config->exe), load, dir.data, end, copy, NULL};
+    char end[] = "--", *verb_copy = mem_strdup(verb), *copy = mem_strdup(word);
+    char *const argv[] = {mem_strdup(s->config->exe), verb_copy, dir.data, end, copy, NULL};
     int rc = supervisor_watch(s, pipes[0], SOURCE_ADD, idx, err);
     int pid = rc ? -1 : fork();
     if (pid == 0)
         become(s->config->exe, argv, pipes[1]);
     if (!rc && pid < 0)
-        rc = error_set_errno(err, "cannot start 'trireme load'");
+        rc = error_set_errno(err, "cannot start 'trireme %s'", verb);
     close(pipes[1]);
     if (rc)
         close(pipes[0]);
     else
         *job = (struct add_job){.pid = pid, .fd = pipes[0]};
     mem_free(argv[0]);
+    mem_free(verb_copy);
     mem_free(copy);
     buf_release(&dir);
     return rc;
 }
 
 void adds_begin(struct supervisor *s, const struct wire_want *want) {
+    const char *verb = want->wish == WIRE_WISH_REMOVE ? "remove" : "load";
     struct error err;
     uint32_t idx = 0;
     char *word = mem_strndup((const char *)want->model.data, want->model.len);
@@ -78,11 +82,11 @@ void adds_begin(struct supervisor *s, const struct wire_want *want) {
         tell_outcome(s, want->ticket, false, "that is neither a path nor a hub's name");
     else if (idx == ADDS_MAX)
         tell_outcome(s, want->ticket, false,
-                     "other models are being added; try again when they are there");
-    else if (start(s, idx, word, &err))
+                     "other models are being added or removed; try again when that is done");
+    else if (start(s, idx, verb, word, &err))
         tell_outcome(s, want->ticket, false, err.text);
     else {
-        log_info("a client adds model=%s", word);
+        log_info("a client says %s model=%s", verb, word);
         s->adds[idx].ticket = want->ticket;
     }
     mem_free(word);
@@ -90,13 +94,16 @@ void adds_begin(struct supervisor *s, const struct wire_want *want) {
 
 /* The last line that it printed, without the command's name. */
 static const char *last_line(char *text) {
-    static const char NAME[] = "trireme load: ";
+    static const char *const NAMES[] = {"trireme load: ", "trireme remove: "};
     size_t len = strlen(text);
     while (len && (text[len - 1] == '\n' || text[len - 1] == '\r'))
         text[--len] = 0;
     while (len && text[len - 1] != '\n' && text[len - 1] != '\r')
         len--;
-    return text + len + (strncmp(text + len, NAME, sizeof NAME - 1) ? 0 : sizeof NAME - 1);
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
+        if (!strncmp(text + len, NAMES[i], strlen(NAMES[i])))
+            return text + len + strlen(NAMES[i]);
+    return text + len;
 }
 
 static void end(struct supervisor *s, struct add_job *job) {
@@ -106,10 +113,7 @@ static void end(struct supervisor *s, struct add_job *job) {
     while (waitpid(job->pid, &status, 0) < 0 && errno == EINTR) {}
     bool done = WIFEXITED(status) && WEXITSTATUS(status) == 0;
     const char *why = last_line(job->text);
-    tell_outcome(s, job->ticket, done,
-                 done   ? ""
-                 : *why ? why
-                        : "trireme load ended without a word");
+    tell_outcome(s, job->ticket, done, done ? "" : *why ? why : "the command ended without a word");
     *job = (struct add_job){0};
 }
 

@@ -205,6 +205,18 @@ static void unload(struct supervisor *s, struct control *c, const char *text, in
     wait_for(s, c, m, WAITS_FOR_UNLOAD, now_ms);
 }
 
+static void remove_model(struct supervisor *s, struct control *c, const char *text,
+                         int64_t now_ms) {
+    struct managed_model *m = named_model(s, c, text);
+    struct error err;
+    if (!m)
+        return;
+    if (models_remove(s, m, now_ms, &err))
+        reply_failure(s, c, &err);
+    else
+        wait_for(s, c, m, WAITS_FOR_REMOVE, now_ms);
+}
+
 static void add_model(const struct supervisor *s, const struct managed_model *m, struct buf *out) {
     buf_addf(out, "; model %s, %u running or waiting: %s", models_state(s, m), m->busy,
              m->terms.name);
@@ -249,11 +261,13 @@ static void command(struct supervisor *s, struct control *c, int64_t now_ms) {
         reload(s, c, c->line + 6, now_ms);
     else if (!strncmp(c->line, "unload", 6) && (!c->line[6] || c->line[6] == ' '))
         unload(s, c, c->line + 6, now_ms);
+    else if (!strncmp(c->line, "remove ", 7))
+        remove_model(s, c, c->line + 6, now_ms);
     else
         reply(
             s, c,
             "error commands are: scale N [MODEL], load [MODEL], add [NAME=]PATH, reload [MODEL], unload [MODEL], "
-            "status\n");
+            "remove MODEL, status\n");
 }
 
 void control_read(struct supervisor *s, uint32_t idx, int64_t now_ms) {
@@ -308,6 +322,9 @@ static bool answer_of(const struct supervisor *s, const struct control *c, char 
             snprintf(text, size, "ok new requests go to the new revision\n");
         return !m->before_count;
     case WAITS_FOR_UNLOAD: snprintf(text, size, "ok unloaded\n"); return !models_processes(s, m);
+    case WAITS_FOR_REMOVE:
+        snprintf(text, size, m->leaves ? "ok removed\n" : "error it was loaded again\n");
+        return !m->leaves || !models_has_children(s, m);
     case WAITS_FOR_NOTHING: break;
     }
     return false;
@@ -320,6 +337,7 @@ void control_turn(struct supervisor *s, int64_t now_ms) {
         [WAITS_FOR_LOAD] = "error it is not yet loaded; trireme status tells how far it is\n",
         [WAITS_FOR_RELOAD] = "error it is not yet loaded; the revision before it serves\n",
         [WAITS_FOR_UNLOAD] = "error it is not yet unloaded: its streams go on\n",
+        [WAITS_FOR_REMOVE] = "error it is not yet removed: its streams go on\n",
     };
     for (int i = 0; i < CONTROLS_MAX; i++) {
         struct control *c = &s->controls[i];

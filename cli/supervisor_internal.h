@@ -2,7 +2,7 @@
  * supervisor_internal.h - the supervisor's state, for the supervisor*.c files only.
  *
  * supervisor.c is the loop and the order of a turn; _children.c starts, restarts and counts;
- * _models.c loads and unloads; _adds.c adds models for clients of HTTP; _link.c speaks to the scheduler; _control.c answers commands; _drain.c
+ * _models.c loads and unloads; _adds.c adds and removes models for clients of HTTP; _link.c speaks to the scheduler; _control.c answers commands; _drain.c
  * ends everything.
  */
 #ifndef CLI_SUPERVISOR_INTERNAL_H
@@ -26,7 +26,8 @@ enum waits_for {
     WAITS_FOR_SCALE,
     WAITS_FOR_LOAD,
     WAITS_FOR_UNLOAD,
-    WAITS_FOR_RELOAD
+    WAITS_FOR_RELOAD,
+    WAITS_FOR_REMOVE
 };
 
 /* A command's connection; a reply may have to wait for what was asked. */
@@ -39,7 +40,7 @@ struct control {
     int64_t until_ms;
 };
 
-/* A process that adds a model for a client of HTTP. */
+/* A process that adds or removes a model for a client of HTTP. */
 struct add_job {
     int pid; /* 0: free */
     int fd;  /* what it prints */
@@ -67,9 +68,9 @@ struct managed_model {
     int64_t ready_ms;
     bool later; /* loaded after the start: that it cannot be is no reason to end */
     /* a place without a name behind the configured models is free; one that was added and could not be
-     * loaded leaves its own */
+     * loaded, or is removed, leaves its own */
     bool is_new;          /* it was added, and has not been ready yet */
-    bool leaves;          /* and never will be: it is forgotten once its processes have ended */
+    bool leaves;          /* it is forgotten once its processes have ended */
     bool was_ready;       /* since its load began */
     uint32_t failed_ends; /* of its workers, before that */
     /* it is to be loaded, and there is no room yet: asked for first and last; 0: not asked for */
@@ -165,8 +166,13 @@ bool models_failed(struct supervisor *s, uint32_t model, uint32_t place, const c
 /* What the scheduler says of all, and what a client asks for. */
 void models_take_status(struct supervisor *s, const struct wire_status *status, int64_t now_ms);
 void models_take_want(struct supervisor *s, const struct wire_want *want, int64_t now_ms);
-/* Those that were added and could not be loaded leave their places, once whoever waits for one was told. */
-void models_forget_failed(struct supervisor *s);
+/* One that was added leaves once its streams have ended. ERR_UNSUPPORTED: it was not added. */
+MUST_CHECK int models_remove(struct supervisor *s, struct managed_model *m, int64_t now_ms,
+                             struct error *err);
+/* Whether processes of it run, or are to. */
+bool models_has_children(const struct supervisor *s, const struct managed_model *m);
+/* Those that leave give up their places, once whoever waits for one was told. */
+void models_forget_leaving(struct supervisor *s);
 /* Unloads what nobody has used for long. */
 void models_turn(struct supervisor *s, int64_t now_ms);
 /* "loaded", "loading", "reloading", "unloading", "unloaded" or "failed". */

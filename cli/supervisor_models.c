@@ -60,7 +60,7 @@ int models_add(struct supervisor *s, const char *word, struct managed_model **ou
         return error_set(err, ERR_CLOSED, "draining");
     if (!s->config->add)
         return error_set(err, ERR_LIMIT, "no model can be added");
-    models_forget_failed(s);
+    models_forget_leaving(s);
     uint32_t place = 0;
     int rc = s->config->add(s->config->renew_ctx, word, &place, &next, err);
     if (rc)
@@ -85,7 +85,8 @@ static bool is_waited_for(const struct supervisor *s, uint32_t model) {
     return false;
 }
 
-static bool has_children(const struct supervisor *s, uint32_t model) {
+bool models_has_children(const struct supervisor *s, const struct managed_model *m) {
+    uint32_t model = (uint32_t)(m - s->models);
     for (size_t i = 0; i < s->children.count; i++) {
         const struct child *c = s->children.items[i];
         if (c->role == CHILD_WORKER && models_of(s, c->idx) == model)
@@ -94,13 +95,16 @@ static bool has_children(const struct supervisor *s, uint32_t model) {
     return false;
 }
 
-void models_forget_failed(struct supervisor *s) {
+void models_forget_leaving(struct supervisor *s) {
     bool any = false;
     for (uint32_t i = s->configured_count; i < s->model_count; i++) {
         struct managed_model *m = &s->models[i];
-        if (!m->leaves || has_children(s, i) || is_waited_for(s, i))
+        if (!m->leaves || models_has_children(s, m) || is_waited_for(s, i))
             continue;
-        log_info("forgetting model=%s, which could not be loaded", m->terms.name);
+        log_info("forgetting model=%s", m->terms.name);
+        const struct wire_outcome outcome = {.model = bytes_str(m->terms.name), .gone = true};
+        if (!supervisor_send_outcome(s, &outcome))
+            log_debug("gateways list the model for a while");
         *m = (struct managed_model){0};
         s->config->forget(s->config->renew_ctx, i);
         any = true;
@@ -274,6 +278,18 @@ void models_unload(struct supervisor *s, struct managed_model *m, int64_t now_ms
     children_save(s);
 }
 
+int models_remove(struct supervisor *s, struct managed_model *m, int64_t now_ms,
+                  struct error *err) {
+    if ((uint32_t)(m - s->models) < s->configured_count)
+        return error_set(err, ERR_UNSUPPORTED,
+                         "'%s' was given to trireme serve at its start and stays; trireme unload "
+                         "ends its workers",
+                         name_of(m));
+    models_unload(s, m, now_ms);
+    m->leaves = true;
+    return 0;
+}
+
 /* --- a new revision --- */
 
 int models_reload(struct supervisor *s, struct managed_model *m, int64_t now_ms,
@@ -412,11 +428,11 @@ static void reload_by_itself(struct supervisor *s, struct managed_model *m, int6
 
 void models_take_want(struct supervisor *s, const struct wire_want *want, int64_t now_ms) {
     struct managed_model *m = models_find(s, want->model);
-    if (want->wish == WIRE_WISH_ADD)
+    if (want->wish == WIRE_WISH_ADD || want->wish == WIRE_WISH_REMOVE)
         adds_begin(s, want);
-    if (want->wish == WIRE_WISH_ADD || !m)
+    else if (!m)
         return;
-    if (want->wish == WIRE_WISH_UNLOAD)
+    else if (want->wish == WIRE_WISH_UNLOAD)
         models_unload(s, m, now_ms);
     else if (want->wish == WIRE_WISH_RELOAD)
         reload_by_itself(s, m, now_ms);

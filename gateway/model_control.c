@@ -65,7 +65,7 @@ int model_control(struct event_thread *thread, struct http_request *req, struct 
     return rc;
 }
 
-/* ---- adding one ---- */
+/* ---- adding and removing one ---- */
 
 struct model_waiter {
     struct event_thread *thread;
@@ -96,37 +96,57 @@ static void refuse(struct model_waiter *w, const struct api_error *err) {
 static void on_timer(void *ctx, struct http_request *req) {
     struct api_error err;
     api_error_set(&err, API_TIMEOUT, NULL,
-                  "the model is not loaded yet; GET /v1/models tells when it is");
+                  "it goes on; GET /v1/models tells which models are there");
     refuse(ctx, &err);
+}
+
+/* Asks for it; the request waits for the outcome. */
+static int ask(struct event_thread *thread, struct http_request *req, struct bytes model,
+               enum wire_wish wish, struct api_error *err) {
+    static const struct http_watch watch = {.on_closed = on_closed, .on_timer = on_timer};
+    size_t waiting = 0;
+    for (const struct model_waiter *w = thread->model_waiters; w; w = w->next)
+        waiting++;
+    if (waiting >= MODEL_WAITERS_MAX)
+        return api_error_set(err, API_UNAVAILABLE, NULL,
+                             "too many models are being added or removed");
+    struct model_waiter *w = mem_alloc(sizeof *w);
+    *w = (struct model_waiter){.thread = thread,
+                               .req = req,
+                               .ticket = request_id_new(thread->idx),
+                               .next = thread->model_waiters};
+    thread->model_waiters = w;
+    http_request_watch(req, &watch, w);
+    http_request_set_timer(req, MODEL_WAIT_MS);
+    send_wish(thread, &(struct wire_want){.model = model, .wish = wish, .ticket = w->ticket});
+    return 0;
 }
 
 int model_control_add(struct event_thread *thread, struct http_request *req, struct u128 tenant,
                       struct api_error *err) {
-    static const struct http_watch watch = {.on_closed = on_closed, .on_timer = on_timer};
     struct genreq g;
-    size_t waiting = 0;
     genreq_init(&g, GENREQ_CHAT);
     int rc = read_order(thread, &g, req, tenant, err);
     if (!rc && !option_is_word(g.model))
         rc = api_error_set(err, API_BAD_REQUEST, "model",
                            "'model' is [NAME=]PATH[,OPTION=VALUE...]: a path of the server's "
                            "machine or a hub's name, as trireme load takes it");
-    for (const struct model_waiter *w = thread->model_waiters; w; w = w->next)
-        waiting++;
-    if (!rc && waiting >= MODEL_WAITERS_MAX)
-        rc = api_error_set(err, API_UNAVAILABLE, NULL, "too many models are being added");
-    if (!rc) {
-        struct model_waiter *w = mem_alloc(sizeof *w);
-        *w = (struct model_waiter){.thread = thread,
-                                   .req = req,
-                                   .ticket = request_id_new(thread->idx),
-                                   .next = thread->model_waiters};
-        thread->model_waiters = w;
-        http_request_watch(req, &watch, w);
-        http_request_set_timer(req, MODEL_ADD_WAIT_MS);
-        send_wish(thread, &(struct wire_want){
-                              .model = g.model, .wish = WIRE_WISH_ADD, .ticket = w->ticket});
-    }
+    if (!rc)
+        rc = ask(thread, req, g.model, WIRE_WISH_ADD, err);
+    genreq_release(&g);
+    return rc;
+}
+
+int model_control_remove(struct event_thread *thread, struct http_request *req, struct u128 tenant,
+                         struct api_error *err) {
+    struct genreq g;
+    char own_name[MODEL_NAME_MAX];
+    genreq_init(&g, GENREQ_CHAT);
+    int rc = read_order(thread, &g, req, tenant, err);
+    if (!rc && !model_table_own_name(thread->gw->models, g.model, own_name))
+        rc = prepare_refuse_model(MODEL_UNKNOWN, g.model, err);
+    if (!rc)
+        rc = ask(thread, req, bytes_str(own_name), WIRE_WISH_REMOVE, err);
     genreq_release(&g);
     return rc;
 }

@@ -47,6 +47,7 @@ struct model_table {
     size_t name_count;
     bool names_many; /* of more than one model */
     VEC(struct load_failure) failures;
+    VEC(char *) removed; /* owned names: of entries, or of models that Status still names */
     void (*changed)(void *ctx);
     void *ctx;
 };
@@ -92,6 +93,29 @@ struct model_table *model_table_new(const struct text_settings *settings,
     return t;
 }
 
+/* ---- models that were removed ---- */
+
+/* -1: it was not. */
+static int find_removed(const struct model_table *t, struct bytes name) {
+    for (size_t i = 0; i < t->removed.count; i++)
+        if (bytes_equal(bytes_str(t->removed.items[i]), name))
+            return (int)i;
+    return -1;
+}
+
+static void forget_removed(struct model_table *t, size_t i) {
+    mem_free(t->removed.items[i]);
+    t->removed.items[i] = t->removed.items[--t->removed.count];
+}
+
+/* The scheduler names it as long as it keeps a request of it. One whose workers load was added again. */
+static bool stays_removed(struct model_table *t, const struct wire_model_status *s) {
+    int i = find_removed(t, s->model);
+    if (i >= 0 && s->replicas_loading)
+        forget_removed(t, (size_t)i);
+    return i >= 0 && !s->replicas_loading && !s->replicas_ready;
+}
+
 static void entry_release(struct entry *e) {
     served_model_put(e->served);
     mem_free(e->name);
@@ -113,6 +137,9 @@ void model_table_free(struct model_table **table) {
     for (size_t i = 0; i < t->failures.count; i++)
         mem_free(t->failures.items[i].model);
     vec_release(&t->failures);
+    while (t->removed.count)
+        forget_removed(t, t->removed.count - 1);
+    vec_release(&t->removed);
     buf_release(&t->packed);
     pthread_mutex_destroy(&t->mutex);
     mem_free(t);
@@ -225,11 +252,23 @@ static bool bundle_in_use(const struct model_table *t, struct u128 bundle) {
     return false;
 }
 
+/* Those that Status names no more cannot come back by it. */
+static void forget_old_removed(struct model_table *t, const struct wire_status *status) {
+    for (size_t i = 0; i < t->removed.count; i++) {
+        bool named = false;
+        for (size_t k = 0; k < status->model_count; k++)
+            named |= bytes_equal(bytes_str(t->removed.items[i]), status->models[k].model);
+        if (!named)
+            forget_removed(t, i--);
+    }
+}
+
 /* Forgets models missing for too long, and bundles no model has any more. */
 static void forget_old(struct model_table *t, int64_t now_ms) {
     for (size_t i = 0; i < t->entry_count;) {
         struct entry *e = &t->entries[i];
-        bool old = e->missing_since_ms != 0 && now_ms - e->missing_since_ms > MODEL_GRACE_MS;
+        bool old = e->missing_since_ms != 0 && (find_removed(t, bytes_str(e->name)) >= 0 ||
+                                                now_ms - e->missing_since_ms > MODEL_GRACE_MS);
         if (!old) {
             i++;
             continue;
@@ -254,7 +293,10 @@ void model_table_status(struct model_table *t, const struct wire_status *status,
         missing[i] = t->entries[i].missing_since_ms != 0;
     mark_missing(t, now_ms);
     for (size_t i = 0; i < status->model_count; i++) {
-        struct entry *e = find_entry(t, status->models[i].model);
+        const struct wire_model_status *s = &status->models[i];
+        struct entry *e = find_entry(t, s->model);
+        if (stays_removed(t, s))
+            continue;
         if (!e)
             e = add_entry(t, status->models[i].model);
         if (!e)
@@ -266,6 +308,7 @@ void model_table_status(struct model_table *t, const struct wire_status *status,
     if (status->model_count > 0)
         t->heard = true;
     forget_old(t, now_ms);
+    forget_old_removed(t, status);
     pthread_mutex_unlock(&t->mutex);
     if (changed)
         t->changed(t->ctx);
@@ -423,6 +466,14 @@ void model_table_loads(struct model_table *t, struct bytes own) {
     for (size_t i = 0; i < t->failures.count; i++)
         if (bytes_equal(bytes_str(t->failures.items[i].model), own))
             forget_failure(t, i--);
+    pthread_mutex_unlock(&t->mutex);
+}
+
+void model_table_removed(struct model_table *t, struct bytes own, int64_t now_ms) {
+    pthread_mutex_lock(&t->mutex);
+    if (find_entry(t, own) && find_removed(t, own) < 0)
+        vec_push(&t->removed, mem_strndup((const char *)own.data, own.len));
+    forget_old(t, now_ms);
     pthread_mutex_unlock(&t->mutex);
 }
 

@@ -7,8 +7,8 @@
  * with whatever happens to the table. Bundles are compiled on a thread of their own, because a
  * large tokenizer takes longer than a heartbeat; equal bundles are compiled once.
  *
- * A model that Status no longer names stays known (not ready) for MODEL_GRACE_MS: a new scheduler
- * knows nothing until its workers have registered, and that must not turn requests into 404.
+ * A model that Status no longer names stays known (not ready) for MODEL_GRACE_MS, unless it was removed: a new
+ * scheduler knows nothing until its workers have registered, and that must not turn requests into 404.
  *
  * Threading: every call may be made from any thread; one mutex, held briefly.
  */
@@ -113,6 +113,8 @@ void model_table_failed(struct model_table *table, struct bytes own, struct byte
                         int64_t now_ms);
 /* It is being loaded after all: what was told before counts no more. */
 void model_table_loads(struct model_table *table, struct bytes own);
+/* It had been added while serving and has left: unknown as soon as Status names it no more. */
+void model_table_removed(struct model_table *table, struct bytes own, int64_t now_ms);
 /* Whether the latest word of this model (as model_table_find's), not older than MODEL_FAILURE_MS, is that it
  * cannot be loaded. Fills in why, for a client: UTF-8, without folders. */
 enum { MODEL_FAILURE_MS = 1000, MODEL_FAILURE_MAX = 256 };

@@ -116,7 +116,9 @@ static void on_outcome(struct scheduler_link *l, struct bytes payload) {
     if (message_unpack_outcome(payload, &l->arena, &outcome, &err))
         return;
     if (u128_is_zero(outcome.ticket)) {
-        if (outcome.done)
+        if (outcome.gone)
+            model_table_removed(l->models, outcome.model, clock_ms());
+        else if (outcome.done)
             model_table_loads(l->models, outcome.model);
         else
             model_table_failed(l->models, outcome.model, outcome.text, clock_ms());

@@ -320,6 +320,9 @@ static int on_model_reload(const struct call *c, struct api_error *err) {
 static int on_model_add(const struct call *c, struct api_error *err) {
     return model_control_add(c->thread, c->req, c->tenant, err);
 }
+static int on_model_remove(const struct call *c, struct api_error *err) {
+    return model_control_remove(c->thread, c->req, c->tenant, err);
+}
 static int on_model_unload(const struct call *c, struct api_error *err) {
     return model_control(c->thread, c->req, c->tenant, WIRE_WISH_UNLOAD, err);
 }
@@ -487,6 +490,7 @@ static const struct route {
     CALL("/models/load", HTTP_POST, false, false, on_model_load, &fields_model_control),
     CALL("/models/reload", HTTP_POST, false, false, on_model_reload, &fields_model_control),
     CALL("/models/add", HTTP_POST, false, false, on_model_add, &fields_model_control),
+    CALL("/models/remove", HTTP_POST, false, false, on_model_remove, &fields_model_control),
     CALL("/models/unload", HTTP_POST, false, false, on_model_unload, &fields_model_control),
     CALL("/health", HTTP_GET, true, true, on_live, NULL),
     CALL("/v1/health", HTTP_GET, true, true, on_live, NULL),

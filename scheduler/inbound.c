@@ -91,7 +91,11 @@ static void on_want(struct process *p, int64_t now, struct u128 peer, const unio
 }
 
 static void on_outcome(struct process *p, int64_t now, struct u128 peer, const union message *m) {
-    process_send_outcome(p, &m->outcome);
+    const struct wire_outcome *o = &m->outcome;
+    bool others_may = !u128_is_zero(o->ticket) && !o->done &&
+                      !ticket_ledger_refused(&p->tickets, o->ticket, peer);
+    if (!others_may)
+        process_send_outcome(p, o);
 }
 
 static void on_resource_ready(struct process *p, int64_t now, struct u128 peer,

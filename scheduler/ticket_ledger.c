@@ -28,6 +28,14 @@ static bool is_open(const struct ticket_ledger *l, struct u128 ticket) {
     return false;
 }
 
+bool ticket_ledger_refused(struct ticket_ledger *l, struct u128 ticket, struct u128 supervisor) {
+    for (size_t i = 0; i < l->entries.count; i++)
+        if (u128_equal(l->entries.items[i].ticket, ticket) &&
+            u128_equal(l->entries.items[i].supervisor, supervisor))
+            forget(l, i--);
+    return !is_open(l, ticket);
+}
+
 void ticket_ledger_gone(struct ticket_ledger *l, struct u128 supervisor,
                         void (*each)(void *ctx, struct u128 ticket), void *ctx) {
     for (size_t i = 0; i < l->entries.count; i++) {

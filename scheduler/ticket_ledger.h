@@ -1,7 +1,8 @@
 /*
  * ticket_ledger.h - wishes of gateways whose client waits for the outcome, and which supervisors were asked.
  *
- * A supervisor that has gone never tells one. When the last of those that were asked has gone, the gateway is
+ * Several supervisors may be asked, and one is enough to do it: a refusal counts when it is the last one's. A
+ * supervisor that has gone never tells an outcome. When the last of those that were asked has gone, the gateway is
  * told so instead of letting its client wait.
  *
  * Pure, and bounded: past TICKETS_MAX the oldest is forgotten, whose client waits for its gateway's own bound.
@@ -26,6 +27,8 @@ struct ticket_ledger {
 void ticket_ledger_release(struct ticket_ledger *l);
 /* This supervisor was asked. */
 void ticket_ledger_add(struct ticket_ledger *l, struct u128 ticket, struct u128 supervisor);
+/* This supervisor has not done it. true: it was the last that was asked, or nobody was. */
+bool ticket_ledger_refused(struct ticket_ledger *l, struct u128 ticket, struct u128 supervisor);
 /* The outcome is known: nobody waits any more. */
 void ticket_ledger_done(struct ticket_ledger *l, struct u128 ticket);
 /* This supervisor has gone. *each is called for every ticket that nobody is left to answer. */

@@ -336,6 +336,62 @@ def test_an_operator_adds_models_over_http():
             assert ask("boss", "/models/unload", model="small")[0] == 200
 
 
+def test_a_model_that_was_added_is_removed():
+    """By a command and over HTTP, by keys that may: its streams end first, its name and place are free, nobody lists it, also after a restart."""
+    with tempfile.TemporaryDirectory(prefix="trm-model-") as folder:
+        os.mkdir(f"{folder}/tiny")
+        put_whole_norm(f"{folder}/tiny")
+        with open(f"{folder}/keys", "w") as f:
+            f.write("boss admin\nuser\n")
+        with Serve(args=["--threads", 1, "--min-step-ms", 10, "--api-key-file", f"{folder}/keys"], env={"TRIREME_API_KEY": ""}) as s:
+            def ask(key, path, **fields):
+                return s.post(path, fields, headers={"Authorization": f"Bearer {key}"})
+
+            def unknown():
+                return ask("user", "/v1/completions", model="tiny", prompt="Once", max_tokens=4)[0] == 404
+            boss = {"Authorization": "Bearer boss"}
+            s.wait(lambda: "loaded" in states(s, boss).values(), 20, "the first is loaded")
+            (first,) = states(s, boss)
+            for key, model, status, says in [("user", "tiny", 403, "admin"), ("boss", "tiny", 404, "does not exist"), ("boss", first, 400, "at its start")]:
+                got, body, _ = ask(key, "/models/remove", model=model)
+                assert got == status and says in body["error"]["message"], (key, model, got, body)
+            bad = command(s, "remove", first)
+            assert bad.returncode == 1 and "at its start" in bad.stderr, bad
+            for word, says in [(("remove",), "which model?"), (("remove", "tiny"), "which model?")]:
+                assert says in command(s, *word).stderr, word
+
+            for round_ in range(4):
+                assert command(s, "load", f"{folder}/tiny").stdout == "loaded\n", round_
+                if round_ % 2:
+                    assert ask("boss", "/models/remove", model="tiny")[:2] == (200, {"success": True}), round_
+                else:
+                    assert command(s, "remove", "tiny").stdout == "removed\n", round_
+                assert list(told(s)) == [first] and not workers_of(s, "tiny"), told(s)
+                if round_ < 2:
+                    s.wait(lambda: list(states(s, boss)) == [first], 5, "it is listed no more")
+                    s.wait(unknown, 5, "requests for it are 404")
+
+            assert command(s, "load", f"{folder}/tiny").stdout == "loaded\n"
+            path, body = story("tiny", 1)
+
+            async def remove_under_a_stream():
+                running = Result(body)
+                task = asyncio.create_task(request(s.port, path, body, running, headers=["Authorization: Bearer boss"], timeout=60))
+                while len(running.times) < 10:
+                    await asyncio.sleep(0.01)
+                status = (await asyncio.to_thread(ask, "boss", "/models/remove", model="tiny"))[0]
+                ended = running.done
+                await task
+                return status, ended, running
+            status, ended, running = asyncio.run(remove_under_a_stream())
+            assert status == 200 and ended and not running.error, (status, ended, running.error)
+            os.kill(s.supervisor_pid(), signal.SIGKILL)
+            s.process.wait()
+            s.start()
+            s.wait(lambda: command(s, "status").returncode == 0, 10, "the supervisor answers again")
+            assert list(told(s)) == [first]
+
+
 def test_whoever_adds_a_model_is_told_when_nobody_is_left_to_do_it():
     """The hub never answers; the supervisor that was asked dies, or the scheduler: neither leaves the client waiting."""
     with tempfile.NamedTemporaryFile("w", prefix="trm-keys-") as keys, socket.create_server(("127.0.0.1", 0)) as hub:

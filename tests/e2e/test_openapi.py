@@ -18,7 +18,7 @@ BASES = {"/v1/chat/completions": {"messages": CHAT}, "/v1/completions": {"prompt
          "/v1/embeddings": {"input": "Hello"}, "/embedding": {"content": "Hello"}, "/embeddings": {"content": "Hello"},
          "/api/embed": {"input": "Hello"}, "/api/embeddings": {"prompt": "Hello"},
          "/models/load": {"model": "no such model"}, "/models/unload": {"model": "no such model"}, "/models/reload": {"model": "no such model"},
-         "/models/add": {"model": "no such model"}}
+         "/models/add": {"model": "no such model"}, "/models/remove": {"model": "no such model"}}
 BASES |= {path: BASES[f"/v1{path}"] for path in ("/chat/completions", "/responses", "/responses/input_tokens")}
 BASES |= {f"{v1}/chat/completions/input_tokens": {"messages": CHAT} for v1 in ("", "/v1")}
 BASES |= {f"/v1{path}": BASES[path] for path in ("/tokenize", "/detokenize")}

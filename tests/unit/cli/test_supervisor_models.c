@@ -195,6 +195,7 @@ TEST(supervisor_models_one_that_was_added_in_vain_leaves_its_place) {
     t.config.add = give_added;
     t.config.forget = forget_added;
     t.config.renew_ctx = &added;
+    t.s.registered = false;
     for (size_t i = 0; i < CONTROLS_MAX; i++)
         t.s.controls[i].fd = -1;
     EXPECT_EQ(models_add(&t.s, "first", &first, &err), 0);
@@ -206,10 +207,10 @@ TEST(supervisor_models_one_that_was_added_in_vain_leaves_its_place) {
 
     EXPECT(models_failed(&t.s, 2, 0, "no", 2000));
     t.s.controls[3] = (struct control){.fd = 1000, .waits_for = WAITS_FOR_LOAD, .model = 2};
-    models_forget_failed(&t.s); /* whoever waits is told first */
+    models_forget_leaving(&t.s); /* whoever waits is told first */
     EXPECT_STR(models_state(&t.s, first), "failed");
     t.s.controls[3].fd = -1;
-    models_forget_failed(&t.s);
+    models_forget_leaving(&t.s);
     EXPECT_EQ(added.forgotten, 2);
     EXPECT(!models_has(&t.s, 2) && models_has(&t.s, 3));
     EXPECT(models_find(&t.s, bytes_str("first")) == NULL);
@@ -225,8 +226,37 @@ TEST(supervisor_models_one_that_was_added_in_vain_leaves_its_place) {
     const struct wire_status status = {.models = &one, .model_count = 1};
     models_take_status(&t.s, &status, 3000);
     EXPECT(models_failed(&t.s, 3, 0, "no", 4000));
-    models_forget_failed(&t.s);
+    models_forget_leaving(&t.s);
     EXPECT_STR(models_state(&t.s, second), "failed");
+    turns_close(&t);
+}
+
+TEST(supervisor_models_one_that_is_removed_leaves_its_place) {
+    struct turns t;
+    struct added added = {.place = 2};
+    struct managed_model *one;
+    struct error err;
+    EXPECT(turns_open(&t));
+    t.config.models_max = 0;
+    t.config.add = give_added;
+    t.config.forget = forget_added;
+    t.config.renew_ctx = &added;
+    t.s.registered = false;
+    for (size_t i = 0; i < CONTROLS_MAX; i++)
+        t.s.controls[i].fd = -1;
+    EXPECT_EQ(models_add(&t.s, "one", &one, &err), 0);
+    EXPECT_EQ(models_load(&t.s, one, 1000, &err), 0);
+    EXPECT_EQ(models_remove(&t.s, t.a, 2000, &err), ERR_UNSUPPORTED);
+    EXPECT(strstr(err.text, "'a' was given") && !t.a->leaves);
+    EXPECT_EQ(models_remove(&t.s, one, 2000, &err), 0);
+    EXPECT_EQ(one->wanted, 0);
+    EXPECT_EQ(models_load(&t.s, one, 2500, &err), 0); /* somebody wants it after all */
+    models_forget_leaving(&t.s);
+    EXPECT(models_has(&t.s, 2));
+    EXPECT_EQ(models_remove(&t.s, one, 3000, &err), 0);
+    models_forget_leaving(&t.s);
+    EXPECT_EQ(added.forgotten, 2);
+    EXPECT(!models_has(&t.s, 2) && t.s.model_count == 2);
     turns_close(&t);
 }
 

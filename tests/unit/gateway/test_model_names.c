@@ -131,6 +131,43 @@ TEST(models_that_cannot_be_loaded_are_told_of_for_a_moment) {
     model_table_free(&t);
 }
 
+/* Others that are missing stay known for a while. */
+TEST(models_that_are_removed_are_unknown_at_once) {
+    struct model_table *t = table_of(NULL, 1);
+    struct wire_model_status models[] = {
+        {.model = bytes_str("one"), .bundle = {1, 1}, .replicas_ready = 1},
+        {.model = bytes_str("new"), .bundle = {1, 1}, .replicas_ready = 1},
+        {.model = bytes_str("lost"), .bundle = {1, 1}, .replicas_ready = 1},
+    };
+    struct wire_status status = {.models = models, .model_count = 3};
+    model_table_status(t, &status, 1000);
+    model_table_removed(t, bytes_str("new"), 2000);
+    model_table_status(t, &status, 2000); /* it was on its way */
+    EXPECT_EQ(find(t, "new"), MODEL_NOT_READY);
+    models[1].replicas_ready = 0; /* the scheduler keeps it for a stream that may be resumed */
+    status.model_count = 2;
+    model_table_status(t, &status, 2500);
+    EXPECT_EQ(find(t, "new"), MODEL_UNKNOWN);
+    model_table_status(t, &status, 2600);
+    EXPECT_EQ(find(t, "new"), MODEL_UNKNOWN);
+    status.model_count = 1;
+    model_table_status(t, &status, 3000);
+    EXPECT_EQ(find(t, "new"), MODEL_UNKNOWN);
+    EXPECT_EQ(find(t, "lost"), MODEL_NOT_READY);
+    model_table_removed(t, bytes_str("lost"), 4000);
+    EXPECT_EQ(find(t, "lost"), MODEL_UNKNOWN);
+
+    status.model_count = 2; /* added again: known, and missed for a while */
+    models[1].replicas_loading = 1;
+    model_table_status(t, &status, 5000);
+    model_table_removed(t, bytes_str("new"), 6000);
+    model_table_status(t, &status, 6000);
+    status.model_count = 1;
+    model_table_status(t, &status, 7000);
+    EXPECT_EQ(find(t, "new"), MODEL_NOT_READY);
+    model_table_free(&t);
+}
+
 TEST(models_on_demand_are_known_before_they_are_there) {
     const struct text_settings settings = {.served_names = "one,a;two", .on_demand = true};
     struct model_table *t = model_table_new(&settings, ignore, NULL);

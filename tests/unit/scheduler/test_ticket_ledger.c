@@ -39,6 +39,18 @@ TEST(ticket_ledger_forgets_what_has_its_outcome) {
     ticket_ledger_release(&l);
 }
 
+TEST(ticket_ledger_lets_the_last_refusal_count) {
+    struct ticket_ledger l = {0};
+    ticket_ledger_add(&l, ONE, HERE);
+    ticket_ledger_add(&l, ONE, THERE);
+    ticket_ledger_add(&l, TWO, THERE);
+    EXPECT(!ticket_ledger_refused(&l, ONE, HERE));
+    EXPECT(ticket_ledger_refused(&l, ONE, THERE));
+    EXPECT(ticket_ledger_refused(&l, ONE, THERE)); /* of a scheduler before this one */
+    EXPECT_EQ(told_of(&l, THERE, TWO), 1);
+    ticket_ledger_release(&l);
+}
+
 TEST(ticket_ledger_is_bounded) {
     struct ticket_ledger l = {0};
     ticket_ledger_add(&l, ONE, HERE);
