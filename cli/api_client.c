@@ -4,6 +4,7 @@
 #include "formats/json_document.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
@@ -13,6 +14,15 @@
 #include <unistd.h>
 
 enum { HEAD_MAX = 64 << 10, BODY_MAX = 16 << 20, STOP_LOOK_MS = 100 };
+
+void api_client_take_port(const char **url, int64_t port) {
+    char text[64];
+    if (!port)
+        return;
+    snprintf(text, sizeof text, "http://127.0.0.1:%" PRId64, port);
+    mem_free((char *)(uintptr_t)*url);
+    *url = mem_strdup(text);
+}
 
 int api_client_init(struct api_client *c, const char *url, const char *api_key, struct error *err) {
     *c = (struct api_client){.port = 80, .api_key = api_key && *api_key ? api_key : NULL};

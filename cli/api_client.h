@@ -25,6 +25,9 @@ struct api_client {
 MUST_CHECK int api_client_init(struct api_client *c, const char *url, const char *api_key,
                                struct error *err);
 
+/* The URL of an option becomes that of this port of the machine; 0: it stays. The parse owns both texts. */
+void api_client_take_port(const char **url, int64_t port);
+
 /* Body NULL: GET, else POST of JSON. The answer's body into out (at most 16 MB). Returns the HTTP
  * status, or a negative error. */
 MUST_CHECK int api_call(const struct api_client *c, const char *path, const char *body,

@@ -180,6 +180,8 @@ int chat_main(int argc, char **argv) {
     int rc = option_parse(&chat_options, &settings, argc, argv, NULL, 0, NULL, &err);
     if (rc == OPTION_HELP_PRINTED)
         return 0;
+    if (!rc)
+        api_client_take_port(&settings.url, settings.port);
     if (!rc && !settings.url && !settings.model)
         rc = error_set(&err, ERR_INVALID, "give a model folder");
     if (!rc && settings.raw)

@@ -109,6 +109,8 @@ static int ask(const struct option_table *table, const char *name, int argc, cha
     int rc = option_parse(table, &settings, argc, argv, words, 2, &count, &err);
     if (rc == OPTION_HELP_PRINTED)
         return 0;
+    if (!rc)
+        api_client_take_port(&settings.url, settings.port);
     bool named = settings.url || settings.model;
     size_t wanted = (named ? 0u : 1u) + (settings.prompt ? 0u : 1u);
     if (!rc && count < wanted)

@@ -11,7 +11,7 @@ struct talk_settings {
     const char *model, *url, *api_key, *system;
     const char *prompt;            /* of run alone */
     const char *vocab, *vocab_dir; /* of a private server */
-    int64_t max_tokens, seed, threads, max_context, top_k;
+    int64_t port, max_tokens, seed, threads, max_context, top_k;
     double temperature, top_p, repetition_penalty, frequency_penalty, presence_penalty;
     bool raw, verbose, cpu, gpu, stats, show_think;
 };
@@ -24,8 +24,10 @@ struct talk_settings {
     TALK_ROW(type_, "model", OPTION_STRING, model, .short_name = 'm', .important = true,           \
              .aliases = "--model-path -hf --hf-repo",                                              \
              .help = "Folder of the model, or a GGUF file; with --url: its name there."),          \
-        TALK_ROW(type_, "url", OPTION_STRING, url, .important = true,                              \
+        TALK_ROW(type_, "url", OPTION_STRING, url, .important = true, .aliases = "--base-url",     \
                  .help = "A running server (http://127.0.0.1:8000) instead of a private one."),    \
+        TALK_ROW(type_, "port", OPTION_INT, port, .min = 0, .max = 65535,                          \
+                 .help = "The same of one on this machine, by its port."),                         \
         TALK_ROW(type_, "api-key", OPTION_STRING, api_key, .help = "Its key.", .secret = true),    \
         TALK_ROW(type_, "system", OPTION_STRING, system, .important = true,                        \
                  .aliases = "-sys --system-prompt", .help = "System message."),                    \

@@ -18,12 +18,15 @@ enum { ANSWER_MS = 5000 };
 
 struct top_settings {
     const char *url, *api_key;
-    int64_t interval_ms;
+    int64_t port, interval_ms;
     bool once;
 };
 #define AT(field) offsetof(struct top_settings, field)
 static const struct option_row ROWS[] = {
-    {"url", 0, OPTION_STRING, AT(url), "http://127.0.0.1:8000", .help = "The server's address."},
+    {"url", 0, OPTION_STRING, AT(url), "http://127.0.0.1:8000", .aliases = "--base-url",
+     .help = "The server's address."},
+    {"port", 0, OPTION_INT, AT(port), NULL, .min = 0, .max = 65535,
+     .help = "Of a server on this machine, instead of its address."},
     {"api-key", 0, OPTION_STRING, AT(api_key), NULL, .help = "Its key.", .secret = true},
     {"interval", 'd', OPTION_DURATION, AT(interval_ms), "1s", .min = 100, .max = 3600000,
      .unit = "ms", .help = "Time between two looks."},
@@ -154,6 +157,7 @@ int top_main(int argc, char **argv) {
         return command_misused("top", &err);
     if (rc == OPTION_HELP_PRINTED)
         return 0;
+    api_client_take_port(&t.settings.url, t.settings.port);
     rc = api_client_init(&t.client, t.settings.url, t.settings.api_key, &err);
     if (rc == 0) {
         signal(SIGINT, on_signal);

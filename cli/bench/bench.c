@@ -19,6 +19,7 @@ static const char *const BACKENDS[] = {"openai", "openai-chat"};
 static const char *const DATASETS[] = {"random", "sharegpt", "trace"};
 
 struct bench_settings {
+    int64_t port;
     const char *url, *api_key, *model, *endpoint, *dataset_path, *rate, *goodput;
     const char *measures, *percentiles, *result_dir, *result_filename;
     int backend, dataset;
@@ -33,6 +34,8 @@ struct bench_settings {
 static const struct option_row ROWS[] = {
     ROW(url, "base-url", OPTION_STRING, .fallback = "http://127.0.0.1:8000", .important = true,
         .aliases = "--url", .help = "The server's address."),
+    ROW(port, "port", OPTION_INT, .min = 0, .max = 65535,
+        .help = "Of a server on this machine, instead of its address."),
     ROW(api_key, "api-key", OPTION_STRING, .help = "Its key.", .secret = true),
     ROW(backend, "backend", OPTION_ENUM, .fallback = "openai", .choices = "openai|openai-chat",
         .aliases = "--endpoint-type", .alias_words = "vllm=openai",
@@ -433,6 +436,7 @@ int bench_main(int argc, char **argv) {
             return command_misused("bench", &err);
         if (rc == OPTION_HELP_PRINTED)
             return 0;
+        api_client_take_port(&b.settings.url, b.settings.port);
         rc = serve ? bench_server(&b, &err) : bench_model(&b, word, &err);
         option_free(&bench_options, &b.settings);
     }

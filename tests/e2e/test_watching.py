@@ -240,5 +240,10 @@ def test_top_shows_the_load_as_it_changes():
         assert top.end(b"\x03") == 0
         once = subprocess.run([binary(), "top", "--once", "--interval", "100ms", f"http://127.0.0.1:{s.port}"], capture_output=True, text=True)
         assert once.returncode == 0 and "KV blocks [" in once.stdout and "\x1b" not in once.stdout, once
+        for words in (["--port", s.port], ["--base-url", f"http://127.0.0.1:{s.port}"]):  # as other commands have it
+            again = subprocess.run([binary(), "top", "--once", "--interval", "100ms", *map(str, words)], capture_output=True, text=True)
+            assert again.returncode == 0 and f"http://127.0.0.1:{s.port}" in again.stdout, again
+        said = subprocess.run([binary(), "run", "--port", str(s.port), "-n", "4", "Hello"], capture_output=True, text=True)
+        assert said.returncode == 0 and said.stdout.strip(), said
     gone = subprocess.run([binary(), "top", f"http://127.0.0.1:{s.port}"], capture_output=True, text=True)
     assert gone.returncode == 1 and "cannot reach" in gone.stderr, gone
