@@ -33,7 +33,9 @@ struct metric scheduler_metrics[METRIC_COUNT] = {
     [METRIC_SNAPSHOTS] = COUNTER("snapshots", "States of layers kept at the end of a prompt."),
     [METRIC_OUTPUT_TOKENS] = COUNTER("output_tokens", "Tokens sampled."),
     [METRIC_WASTED_ROWS] = COUNTER("wasted_rows", "Rows planned for sequences that had ended."),
-    [METRIC_PREEMPTIONS] = COUNTER("preemptions", "Sequences put back because blocks ran out."),
+    [METRIC_PREEMPTIONS] =
+        COUNTER("preemptions",
+                "Sequences put back because blocks ran out, or for a tenant without a slot."),
     [METRIC_EVICTIONS] = COUNTER("evictions", "Cached blocks taken for new content."),
     [METRIC_REQUESTS] = COUNTER("requests", "Submits taken."),
     [METRIC_REJECTS] = LABELLED("rejects", "Requests refused.", "reason",

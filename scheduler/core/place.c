@@ -273,6 +273,64 @@ static bool preempt_for_probe(struct sched *s, const struct sequence *q) {
     return false;
 }
 
+/* ---- A tenant that has no slot ---- */
+
+static void count_slots(const struct model *model) {
+    for (size_t i = 0; i < model->waiting.tenants.count; i++)
+        model->waiting.tenants.items[i]->slot_count = 0;
+    for (size_t i = 0; i < model->replicas.count; i++) {
+        const struct replica *r = model->replicas.items[i];
+        for (uint32_t k = 0; k < r->running_count; k++)
+            r->running[k]->request->tenant->slot_count++;
+    }
+}
+
+/* The next new one, if its tenant has no slot and it has waited for long enough: it goes before those
+ * that ran already, or the first of them would take its slot back. NULL: there is none. */
+static struct sequence *shut_out(const struct sched *s, const struct model *model) {
+    struct sequence *q = waiting_first(&model->waiting, false);
+    if (!q || seq_is_resumed(q) || q->request->fresh ||
+        s->now - q->request->submitted_at < s->config.slot_wait_ms)
+        return NULL;
+    count_slots(model);
+    return q->request->tenant->slot_count ? NULL : q;
+}
+
+/* Of these the tenant with more slots gives way, by its least important one, then its latest. */
+static bool gives_slot_before(const struct sequence *a, const struct sequence *b) {
+    const struct request *x = a->request, *y = b->request;
+    if (x->tenant->slot_count != y->tenant->slot_count)
+        return x->tenant->slot_count > y->tenant->slot_count;
+    if (x->priority != y->priority)
+        return x->priority > y->priority;
+    return x->arrival != y->arrival ? x->arrival > y->arrival : a->choice > b->choice;
+}
+
+/* No slot is free: one is taken from the tenant that has most, and keeps one at least. One at a time:
+ * what is leaving already may be enough. true: it is free at once. */
+static bool preempt_for_tenant(struct sched *s, const struct sequence *q) {
+    const struct model *model = q->request->model;
+    struct sequence *out = NULL;
+    for (size_t i = 0; i < model->replicas.count; i++) {
+        struct replica *r = model->replicas.items[i];
+        if (r->leaving_count)
+            return false;
+        if (!is_usable(r) || !replica_fits(r, q))
+            continue;
+        for (uint32_t k = 0; k < r->running_count; k++) {
+            struct sequence *other = r->running[k];
+            if (!request_is_probe(other->request) && other->request->tenant->slot_count > 1 &&
+                (!out || gives_slot_before(other, out)))
+                out = other;
+        }
+    }
+    if (!out)
+        return false;
+    struct replica *r = out->replica;
+    seq_preempt(s, out);
+    return !r->leaving_count;
+}
+
 void place_on(struct sched *s, struct sequence *q, struct replica *r) {
     seq_place(s, q, r);
     if (q->request->held_count && seq_shares_prompt(q))
@@ -299,8 +357,12 @@ static void place_waiting(struct sched *s, struct model *model) {
             open = open || r->free_slot_count;
             resumed_allowed = resumed_allowed || has_credit(s, r);
         }
-        struct sequence *q = waiting_first(&model->waiting, resumed_allowed);
-        if (!open && q && (preempt_paused(s, q) || preempt_for_probe(s, q)))
+        struct sequence *first = waiting_first(&model->waiting, resumed_allowed);
+        struct sequence *out = shut_out(s, model);
+        struct sequence *q = out && !request_is_probe(first->request) ? out : first;
+        if (!open && q &&
+            (preempt_paused(s, q) || preempt_for_probe(s, q) ||
+             (q == out && preempt_for_tenant(s, q))))
             continue;
         if (!open || !q)
             return;

@@ -80,6 +80,9 @@ struct sched_config {
     /* prompt chunks beside decoding rows are sized for steps of this length; 0: off */
     int32_t step_target_ms;
     uint32_t resume_credits; /* resubmitted sequences recomputing at one time, each replica */
+    /* a new request whose tenant has no slot takes one of a tenant that has most, of several, once it
+     * has waited so long */
+    int32_t slot_wait_ms;
     int32_t silence_drop_ms; /* a silent gateway's requests are dropped after this */
     /* without progress of acknowledgements, send again (doubles up to 16 times) */
     int32_t retransmit_ms;

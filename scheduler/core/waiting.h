@@ -10,6 +10,10 @@
  * arrival. What a client says of priority orders its own tenant's alone. Resumed ones go before new
  * ones, but of the same tenant and lower priority; a probe (WIRE_PRIORITY_PROBE) goes before all.
  *
+ * A new one that is next of the new ones, has waited for slot_wait_ms and whose tenant has no slot
+ * goes before resumed ones, too, and takes a slot of a tenant that has several (place.c). So nobody
+ * waits until the long answers of another end.
+ *
  * The queue's places are bounded (submit.c). When they are all taken, a tenant still finds its share
  * of them: the places by the number of tenants with something new in the queue, itself included. So
  * one alone may have them all, and no one, however much it asks, keeps another out; nothing that
@@ -34,7 +38,8 @@ struct tenant {
     uint64_t served; /* quota_cost of what was computed; raised when it comes back from idleness */
     uint32_t request_count;
     uint32_t new_count; /* sequences of it that wait, in the queue, held or parked, and never ran */
-    uint32_t idx;       /* in waiting.tenants */
+    uint32_t slot_count; /* slots of its sequences, as place.c last counted them */
+    uint32_t idx;        /* in waiting.tenants */
     VEC(struct sequence *) heap;
 };
 struct waiting {

@@ -12,6 +12,8 @@
  *               served last stands: never before (nothing is earned by idleness), never behind
  *   places      past waiting_max nobody new is taken whose tenant has its share of the places
  *               already, and nobody is refused whose tenant has not
+ *   slots       who is next, has waited for its time, and whose tenant has no slot, takes one of a
+ *               tenant that has several
  *   starvation  resumed ones go before new ones while there are credits; while a step has room,
  *               nothing that can run is left out of it; the oldest prompt has its quarter of a step
  *   preemption  paused ones first; then a sequence of the tenant whose latest came last, and of
@@ -20,6 +22,7 @@
 #include "scheduler/core/core.h"
 #include "scheduler/core/gateway.h"
 #include "scheduler/core/models.h"
+#include "scheduler/core/place.h"
 #include "scheduler/core/sequence_state.h"
 #include "sim.h"
 
@@ -30,6 +33,7 @@
 static struct seen_sequence look(const struct sequence *q) {
     return (struct seen_sequence){.number = q->number,
                                   .q = q,
+                                  .tenant = q->request->tenant_id,
                                   .replica = q->replica,
                                   .cost = q->recompute_cost,
                                   .state = q->state,
@@ -197,6 +201,20 @@ static bool is_more_important(const struct policy *p, const struct sequence *pla
     return false;
 }
 
+/* It has waited for its time, and its tenant has had no slot in this turn, or has lost it at once (a
+ * deadline): it goes before those that ran. */
+static bool was_shut_out(const struct process *process, const struct sequence *placed) {
+    const struct seen_sequences *turn = &process->policy.turn;
+    const struct request *request = placed->request;
+    if (process->core->now - request->submitted_at < process->core->config.slot_wait_ms)
+        return false;
+    for (size_t i = 0; i < turn->count; i++)
+        if (turn->items[i].state != SEQ_QUEUED && seq_in_slot(turn->items[i].q) &&
+            u128_equal(turn->items[i].tenant, request->tenant_id))
+            return false;
+    return true;
+}
+
 static void check_pair(struct process *process, const struct seen_sequence *placed,
                        const struct seen_sequence *waits) {
     struct policy *p = &process->policy;
@@ -209,10 +227,67 @@ static void check_pair(struct process *process, const struct seen_sequence *plac
     if (placed->resumed && waits->resumed)
         check_resumed_order(w, placed, waits);
     if (!placed->resumed && waits->resumed && s->counts.preemptions == p->turn.preemptions)
-        MUST(w, !has_credit(s, waits->q->request->model) || is_more_important(p, placed->q),
+        MUST(w,
+             !has_credit(s, waits->q->request->model) || is_more_important(p, placed->q) ||
+                 was_shut_out(process, placed->q),
              "request %llu, that ran before, waits behind the new one %llu",
              (unsigned long long)waits->q->request->id.lo,
              (unsigned long long)placed->q->request->id.lo);
+}
+
+static uint32_t slots_of(const struct model *model, const struct tenant *tenant) {
+    uint32_t own = 0;
+    for (size_t i = 0; i < model->replicas.count; i++) {
+        const struct replica *r = model->replicas.items[i];
+        for (uint32_t k = 0; k < r->running_count; k++)
+            own += r->running[k]->request->tenant == tenant;
+    }
+    return own;
+}
+
+static bool has_several(const struct model *model, const struct replica *r) {
+    for (uint32_t k = 0; k < r->running_count; k++)
+        if (!request_is_probe(r->running[k]->request) &&
+            slots_of(model, r->running[k]->request->tenant) > 1)
+            return true;
+    return false;
+}
+
+/* The next new one, whose tenant has waited for its time and has no slot, where the only replica has
+ * none free, and somebody has several. NULL: there is none. */
+static const struct sequence *find_shut_out(const struct sched *s, const struct model *model) {
+    const struct sequence *next = waiting_first(&model->waiting, false);
+    const struct replica *r = model->replicas.count == 1 ? model->replicas.items[0] : NULL;
+    if (!next || seq_is_resumed(next) || !r || r->state != REPLICA_READY || r->testing ||
+        !list_is_empty(&s->groups) || r->free_slot_count || r->leaving_count ||
+        !replica_fits(r, next) || next->request->fresh ||
+        s->now - next->request->submitted_at < s->config.slot_wait_ms)
+        return NULL;
+    bool owed = !slots_of(model, next->request->tenant) && has_several(model, r);
+    return owed ? next : NULL;
+}
+
+static void write_shut_out_down(struct policy *p, const struct sched *s) {
+    p->shut_out = 0;
+    for (const struct list_node *at = s->models.next; at != &s->models; at = at->next) {
+        const struct sequence *q = find_shut_out(s, LIST_ITEM(at, const struct model, link));
+        if (q)
+            p->shut_out = q->number;
+    }
+}
+
+/* Something has left its slot in this turn, or is about to. */
+static void check_slots(struct process *process) {
+    const struct policy *p = &process->policy;
+    const struct sched *s = process->core;
+    if (!p->shut_out || s->counts.preemptions != p->turn.preemptions)
+        return;
+    for (const struct list_node *at = s->models.next; at != &s->models; at = at->next) {
+        const struct sequence *q = find_shut_out(s, LIST_ITEM(at, const struct model, link));
+        MUST(process->world, !q || q->number != p->shut_out,
+             "request %llu waits, its tenant has no slot, and another has several",
+             (unsigned long long)q->request->id.lo);
+    }
 }
 
 /* Whoever comes (back) later begins at least there. */
@@ -509,11 +584,13 @@ void policy_submit(struct process *process, const struct wire_submit *submit, bo
 void policy_turn_begins(struct process *process) {
     write_down(&process->policy.turn, process->core);
     write_down(&process->policy.plan, process->core);
+    write_shut_out_down(&process->policy, process->core);
 }
 
 void policy_turn_ends(struct process *process) {
     struct policy *p = &process->policy;
     find_again(p, process->core);
+    check_slots(process);
     for (size_t i = 0; i < p->now.count; i++) {
         if (!is_placed(&p->now.items[i]))
             continue;

@@ -151,6 +151,7 @@ struct seen_sequence {
     uint64_t number;
     const struct sequence *q; /* valid until the turn ends */
     const struct replica *replica;
+    struct u128 tenant;
     uint32_t cost; /* positions to compute again */
     uint8_t state;
     bool resumed;
@@ -172,6 +173,7 @@ struct seen_request {
 };
 struct policy {
     struct seen_sequences turn, plan, now; /* before the turn; before a plan of it */
+    uint64_t shut_out; /* number of a sequence that is owed a slot in this turn; 0: none */
     struct {
         struct seen_tenant *items;
         size_t count, cap;

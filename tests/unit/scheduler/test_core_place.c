@@ -155,6 +155,96 @@ TEST(place_the_latest_gives_way_to_a_probe_once) {
     stage_free(stage);
 }
 
+static void ask_of(struct stage *stage, uint32_t idx, uint64_t tenant, uint32_t max_tokens) {
+    struct wire_submit submit = stage_submit(stage, idx, 10 + idx, max_tokens, idx);
+    submit.tenant = (struct u128){tenant, 0};
+    stage_send(stage, &submit);
+}
+
+static void turns(struct stage *stage, int count) {
+    for (int i = 0; i < count; i++) {
+        stage_run(stage);
+        sched_check(stage->s);
+        stage_answer(stage, &stage->workers[0]);
+    }
+}
+
+static struct stage *with_slots(uint32_t slots) {
+    struct stage *stage = stage_new(NULL);
+    stage_worker(stage, 0)->hello.slot_count = slots;
+    CHECK(stage_hello(stage, &stage->workers[0]) == 0);
+    return stage;
+}
+
+/* A tenant has all slots for long. Another waits its second, then the latest of them gives way; what
+ * gave way has a slot again as soon as there is one, and ends as if nothing had been. */
+TEST(place_a_tenant_without_a_slot_gets_one) {
+    struct stage *stage = with_slots(3);
+    for (uint32_t i = 0; i < 3; i++)
+        ask_of(stage, i, 1, 300);
+    turns(stage, 4);
+    for (uint32_t round = 0; round < 3; round++) {
+        ask_of(stage, 10 + round, 2, 4);
+        turns(stage, 4);
+        EXPECT_EQ(sched_counts(stage->s).preemptions, round);
+        stage->now += stage->config.slot_wait_ms;
+        turns(stage, 12);
+        EXPECT(stage->requests[10 + round].choices[0].finish != 0);
+        EXPECT_EQ(sched_counts(stage->s).preemptions, round + 1);
+        EXPECT(stage->requests[0].choices[0].tokens.count >
+               stage->requests[2].choices[0].tokens.count);
+        EXPECT_EQ(running(stage), 3);
+    }
+    stage_finish(stage);
+    for (uint32_t i = 0; i < 3; i++)
+        EXPECT(stage_is_right(stage, i, 0, 300));
+    stage_free(stage);
+}
+
+/* Nobody gives up its only slot, and nobody gives one to its own tenant. */
+TEST(place_only_slots_gives_no_tenant_up) {
+    struct stage *stage = with_slots(3);
+    for (uint32_t i = 0; i < 3; i++)
+        ask_of(stage, i, 1 + i, 200);
+    turns(stage, 4);
+    ask_of(stage, 3, 4, 4);
+    ask_of(stage, 4, 1, 4);
+    turns(stage, 4);
+    stage->now += 2 * stage->config.slot_wait_ms;
+    turns(stage, 12);
+    EXPECT_EQ(sched_counts(stage->s).preemptions, 0);
+    stage_finish(stage);
+    for (uint32_t i = 0; i < 5; i++)
+        EXPECT(stage_is_right(stage, i, 0, i < 3 ? 200 : 4));
+    stage_free(stage);
+}
+
+/* Of several tenants the one with most slots gives one up, by its least important. */
+TEST(place_who_has_most_slots_gives_one_up) {
+    struct stage *stage = with_slots(5);
+    ask_of(stage, 0, 1, 300);
+    ask_of(stage, 1, 1, 300);
+    for (uint32_t i = 2; i < 4; i++)
+        ask_of(stage, i, 2, 300);
+    struct wire_submit submit = stage_submit(stage, 4, 20, 300, 4);
+    submit.tenant = (struct u128){1, 0};
+    submit.priority = -1;
+    stage_send(stage, &submit);
+    turns(stage, 4);
+    ask_of(stage, 5, 3, 200);
+    turns(stage, 4);
+    stage->now += stage->config.slot_wait_ms;
+    turns(stage, 12);
+    EXPECT_EQ(sched_counts(stage->s).preemptions, 1);
+    for (uint32_t i = 0; i < 5; i++)
+        EXPECT(i == 1 || stage->requests[i].choices[0].tokens.count >
+                             stage->requests[1].choices[0].tokens.count);
+    stage_finish(stage);
+    for (uint32_t i = 0; i < 6; i++)
+        EXPECT(stage_is_right(stage, i, 0, i < 5 ? 300 : 200));
+    stage_free(stage);
+}
+
 /* A probe does not take the place of another. */
 TEST(place_probes_wait_for_each_other) {
     struct stage *stage = stage_new(NULL);
