@@ -63,7 +63,8 @@ static void add_head(struct buf *out, const struct top_input *in) {
             gateways++;
         }
     }
-    double seconds = start ? in->now - start : 0;
+    double seconds =
+        start ? fmax(in->now - start, 0) : 0; /* clocks differ, and are told in steps */
     buf_addf(out, "trireme %s at %s, up %.0f:%02.0f:%02.0f\n", version, in->url,
              floor(seconds / 3600), floor(fmod(seconds / 60, 60)), floor(fmod(seconds, 60)));
     buf_addf(out, "gateways %zu (%.0f MB)   scheduler %s   open %s", gateways, memory / 1e6,

@@ -103,6 +103,14 @@ TEST(top_shows_rates_between_two_pages) {
     metrics_text_release(&earlier);
 }
 
+TEST(top_counts_no_time_before_the_start) {
+    struct metrics_text page = read_page("trireme_process_start_time_seconds 4725.6\n");
+    struct buf out = view(&page, NULL, 80);
+    EXPECT(strstr(buf_text(&out), ", up 0:00:00\n"));
+    buf_release(&out);
+    metrics_text_release(&page);
+}
+
 TEST(top_has_no_rates_at_first_and_keeps_within_the_screen) {
     struct metrics_text page = read_page(PAGE);
     struct buf out = view(&page, NULL, 40);
