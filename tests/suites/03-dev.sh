@@ -114,6 +114,7 @@ for dir in "$ROOT"/bench/*/; do
     name=$(basename "$dir")
     case $name in
     gpu) bench gpu --emulated ;;
+    flagship) ;; # 90-chaos-long.sh runs it: it needs etcd, and two at a time would share their networks' names
     text | templates | grammar)
         if [ ! -d "${TRIREME_SHARED:-$ROOT/../shared/data}" ]; then skip shared "dev.bench_$name" "the shared data is not here"
         elif [ "$name" = templates ] && ! python3 -c 'import jinja2' 2>/dev/null; then skip jinja2 "dev.bench_$name" "python3 has no jinja2"
