@@ -200,7 +200,7 @@ int anthropic_parse(struct genreq *g, struct bytes body, bool counts, struct api
     if (rc == 0)
         rc = check(&m, counts, err);
     if (rc == 0)
-        rc = field_apply_thinking(&m.g, err);
+        rc = field_apply_thinking(&m.g, "thinking", err);
     if (rc == 0)
         rc = anthropic_convert(&m.g, m.system, err);
     if (rc == 0 && m.g.tool_choice_none) /* a model that must not call is not tempted */

@@ -188,9 +188,9 @@ MUST_CHECK int field_mirostat(struct field_reader *r, enum json_event first);
 MUST_CHECK int field_reasoning_effort(struct field_reader *r, enum json_event first);
 /* The template_kwargs that say so, under the two names that templates ask for; not owned. */
 struct bytes field_thinking_kwargs(bool on);
-/* Once all fields are read: g->thinking becomes template_kwargs. -1 with *err filled: the client gave
- * those too. */
-MUST_CHECK int field_apply_thinking(struct genreq *g, struct api_error *err);
+/* Once all fields are read: g->thinking, which the field of this name set, becomes template_kwargs.
+ * -1 with *err filled: the client gave those too. */
+MUST_CHECK int field_apply_thinking(struct genreq *g, const char *name, struct api_error *err);
 /* vLLM's truncate_prompt_tokens. */
 MUST_CHECK int field_truncate(struct field_reader *r, enum json_event first);
 /* A structural tag: an object, or a string of JSON. */

@@ -154,12 +154,12 @@ struct bytes field_thinking_kwargs(bool on) {
                         : "{\"enable_thinking\":false,\"thinking\":false}");
 }
 
-int field_apply_thinking(struct genreq *g, struct api_error *err) {
+int field_apply_thinking(struct genreq *g, const char *name, struct api_error *err) {
     if (g->thinking == THINKING_AS_TEMPLATE)
         return 0;
     if (g->template_kwargs.len)
-        return api_error_set(err, API_BAD_REQUEST, "thinking",
-                             "'thinking' and 'chat_template_kwargs' cannot both be given");
+        return api_error_set(err, API_BAD_REQUEST, name,
+                             "'%s' and 'chat_template_kwargs' cannot both be given", name);
     g->template_kwargs = field_thinking_kwargs(g->thinking == THINKING_ON);
     return 0;
 }

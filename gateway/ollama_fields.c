@@ -11,6 +11,7 @@
 struct ollama_request {
     struct genreq g;
     struct bytes prompt, system;
+    struct bytes effort; /* how much think asks for */
     bool raw;
 };
 
@@ -47,24 +48,20 @@ static int read_messages(struct field_reader *r, enum json_event first) {
 /* true, false, or how much. */
 static int read_think(struct field_reader *r, enum json_event first) {
     static const char *const LEVELS[] = {"low", "medium", "high", "max"};
-    struct genreq *g = r->g;
-    if (first == JSON_FALSE) {
-        g->reasoning_effort = bytes_str("none");
-        return 0;
-    }
-    bool known = first == JSON_TRUE;
+    struct bytes *effort = &request_of(r)->effort;
+    *effort = bytes_str(first == JSON_FALSE ? "none" : "");
+    bool known = first == JSON_TRUE || first == JSON_FALSE;
     if (first == JSON_STRING) {
-        if (field_string(r, first, GENREQ_NAME_MAX, &g->reasoning_effort))
+        if (field_string(r, first, GENREQ_NAME_MAX, effort))
             return -1;
         for (size_t i = 0; i < ARRAY_LEN(LEVELS); i++)
-            known |= bytes_equal(g->reasoning_effort, bytes_str(LEVELS[i]));
+            known |= bytes_equal(*effort, bytes_str(LEVELS[i]));
     }
     if (!known)
         return api_error_set(r->err, API_BAD_REQUEST, r->name,
                              "'%s' must be true, false, \"low\", \"medium\", \"high\" or \"max\"",
                              r->name);
-    g->must_think = true;
-    g->template_kwargs = field_thinking_kwargs(true);
+    r->g->thinking = first == JSON_FALSE ? THINKING_OFF : THINKING_ON;
     return 0;
 }
 
@@ -141,6 +138,19 @@ static const struct field generate_rows[] = {
 
 /* ---- what spans fields ---- */
 
+/* The template is told what think asks for. 0, or -1 with *err filled: something else tells it too. */
+static int apply_think(struct ollama_request *q, struct api_error *err) {
+    struct genreq *g = &q->g;
+    if (g->thinking == THINKING_AS_TEMPLATE)
+        return 0;
+    if (g->reasoning_effort.len)
+        return api_error_set(err, API_BAD_REQUEST, "think",
+                             "'think' and 'reasoning_effort' cannot both be given");
+    g->reasoning_effort = q->effort;
+    g->must_think = g->thinking == THINKING_ON;
+    return field_apply_thinking(g, "think", err);
+}
+
 static int check_logprobs(const struct genreq *g, struct api_error *err) {
     if (g->logprobs || !(g->given & GENREQ_TOP_LOGPROBS) || g->top_logprobs == 0)
         return 0;
@@ -154,14 +164,21 @@ static const struct field_table *const ollama_chat_tables[] = {
     &field_peers,     &field_elsewhere_ollama, &field_elsewhere};
 const struct field_set fields_ollama_chat = {ollama_chat_tables, ARRAY_LEN(ollama_chat_tables)};
 
-int ollama_chat_parse(struct genreq *g, struct bytes body, struct api_error *err) {
-    g->stream = true;
-    if (field_read_request(g, &fields_ollama_chat, body, err))
-        return -1;
-    if (g->continue_final_message && g->add_generation_prompt)
+static int check_chat(struct ollama_request *q, struct api_error *err) {
+    if (q->g.continue_final_message && q->g.add_generation_prompt)
         return api_error_set(err, API_BAD_REQUEST, "continue_final_message",
                              "'continue_final_message' needs 'add_generation_prompt': false");
-    return check_logprobs(g, err);
+    return apply_think(q, err) ? -1 : check_logprobs(&q->g, err);
+}
+
+int ollama_chat_parse(struct genreq *g, struct bytes body, struct api_error *err) {
+    struct ollama_request q = {.g = *g};
+    q.g.stream = true;
+    int rc = field_read_request(&q.g, &fields_ollama_chat, body, err);
+    if (rc == 0)
+        rc = check_chat(&q, err);
+    *g = q.g; /* the arena with it */
+    return rc;
 }
 
 static void write_message(struct json_writer *w, const char *role, struct bytes content) {
@@ -220,6 +237,8 @@ int ollama_generate_parse(struct genreq *g, struct bytes body, struct api_error 
     struct ollama_request q = {.g = *g};
     q.g.stream = true;
     int rc = field_read_request(&q.g, &fields_ollama_generate, body, err);
+    if (rc == 0)
+        rc = apply_think(&q, err);
     if (rc == 0)
         rc = check_logprobs(&q.g, err);
     if (rc == 0)

@@ -104,7 +104,7 @@ int openai_chat_parse(struct genreq *g, struct bytes body, struct api_error *err
         return api_error_set(err, API_BAD_REQUEST, g->constraint.field,
                              "'%s' and a function that must be called cannot both be given",
                              g->constraint.field);
-    if (field_apply_thinking(g, err))
+    if (field_apply_thinking(g, "thinking", err))
         return -1;
     /* a model that must not call is not tempted */
     if (g->tool_choice_none)

@@ -106,7 +106,7 @@ TEST(thinking_is_told_to_the_template) {
         EXPECT_EQ(parse(GENREQ_OLLAMA_CHAT, body, &g, &err), 0);
         EXPECT(bytes_equal(g.reasoning_effort, bytes_str(cases[i].effort)));
         EXPECT_EQ(g.must_think, cases[i].must);
-        EXPECT_EQ(g.template_kwargs.len > 0, cases[i].must);
+        EXPECT_EQ(strstr(cases[i].more, "null") || !*cases[i].more, g.template_kwargs.len == 0);
         genreq_release(&g);
     }
 }
@@ -141,6 +141,16 @@ TEST(what_is_not_offered_is_refused_by_name) {
         {GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"stream\":1"), "stream"},
         {GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"think\":\"hard\""), "think"},
         {GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"think\":5"), "think"},
+        /* what else tells the template to think, in either order */
+        {GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"think\":true,\"chat_template_kwargs\":{\"a\":1}"),
+         "think"},
+        {GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"chat_template_kwargs\":{\"a\":1},\"think\":false"),
+         "think"},
+        {GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"think\":false,\"reasoning_effort\":\"high\""), "think"},
+        {GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"reasoning_effort\":\"low\",\"think\":\"high\""),
+         "think"},
+        {GENREQ_OLLAMA_GENERATE, PROMPT_BODY(",\"think\":true,\"chat_template_kwargs\":{\"a\":1}"),
+         "chat_template_kwargs"},
         {GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"format\":\"xml\""), "format"},
         {GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"top_logprobs\":2"), "top_logprobs"},
         {GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"n_cmpl\":2"), "n_cmpl"},
