@@ -487,14 +487,13 @@ static uint32_t leaf(struct schema *s, const conjunction *c) {
             uint32_t hit = kind == TREE_NULL                         ? TYPE_NULL
                            : kind == TREE_ARRAY                      ? TYPE_ARRAY
                            : kind == TREE_OBJECT                     ? TYPE_OBJECT
-                           : kind == TREE_NUMBER                     ? TYPE_INTEGER | TYPE_FRACTION
                            : kind == TREE_TRUE || kind == TREE_FALSE ? TYPE_BOOL
                                                                      : 0;
             if (hit & TYPE_NULL)
                 types &= ~(uint32_t)TYPE_NULL;
             else if (hit & types & ~(uint32_t)TYPE_BOOL)
-                return schema_fail(s, ERR_UNSUPPORTED, "keyword \"not\": values other than one %s",
-                                   kind == TREE_NUMBER ? "number" : "array or object");
+                return schema_fail(s, ERR_UNSUPPORTED,
+                                   "keyword \"not\": values other than one array or object");
         }
     }
     if (types & TYPE_NULL)

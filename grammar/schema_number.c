@@ -373,17 +373,76 @@ static int keep_plain(struct schema *s, bool whole, struct dfa *have, struct err
     return 0;
 }
 
+/* Takes from have the number that text is, however it is written: what is below it and what is above
+ * it stays. Takes have where it fails. */
+static int take_out(struct schema *s, struct bytes text, bool whole, struct dfa *have,
+                    struct error *err) {
+    struct range sides[2] = {{.high = {.set = true, .open = true}}};
+    struct dfa side, others, both;
+    struct nfa n = {0};
+    uint32_t from = nfa_state(&n), to = nfa_state(&n);
+    int rc = 0;
+    n.labels.items[to] = 0;
+    if (!decimal_read(text, &sides[0].high.at))
+        rc = error_set(err, ERR_UNSUPPORTED, "keyword \"not\": a number has too many digits");
+    sides[1].low = sides[0].high;
+    for (size_t i = 0; i < 2 && !rc; i++) {
+        rc = range_dfa(s, &sides[i], whole, &side, err);
+        if (rc)
+            break;
+        nfa_add_dfa(&n, &side, nfa_edge, from, to);
+        dfa_release(&side);
+    }
+    if (!rc)
+        rc = dfa_from_nfa(&n, from, &s->b->fuel, &others, err);
+    nfa_release(&n);
+    if (!rc) {
+        rc = dfa_and(have, &others, &s->b->fuel, &both, err);
+        dfa_release(&others);
+    }
+    dfa_release(have);
+    if (!rc)
+        *have = both;
+    return rc;
+}
+
+/* Takes from have all numbers that a member says a value is not. Takes have where it fails. */
+static int take_out_all(struct schema *s, const conjunction *c, bool whole, struct dfa *have,
+                        struct error *err) {
+    int rc = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        uint32_t list = tree_get(&s->t, c->items[i].node, KEY_NOT_ENUM);
+        for (uint32_t k = tree_first(&s->t, list); k && !rc; k = tree_next(&s->t, k))
+            if (tree_kind(&s->t, k) == TREE_NUMBER)
+                rc = take_out(s, tree_text(&s->t, k), whole, have, err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+/* Whether a member says of a number that a value is not it. */
+static bool takes_out(struct schema *s, const conjunction *c) {
+    for (size_t i = 0; i < c->count; i++) {
+        uint32_t list = tree_get(&s->t, c->items[i].node, KEY_NOT_ENUM);
+        for (uint32_t k = tree_first(&s->t, list); k; k = tree_next(&s->t, k))
+            if (tree_kind(&s->t, k) == TREE_NUMBER)
+                return true;
+    }
+    return false;
+}
+
 uint32_t leaf_number(struct schema *s, const conjunction *c, bool whole) {
     struct range *r = mem_alloc(sizeof *r);
     struct dfa have, more, both;
     struct error err;
-    bool multiples = false;
+    bool asked = takes_out(s, c);
     uint32_t e = 0;
     if (!gather_range(s, c, r))
         goto out;
     for (size_t i = 0; i < c->count; i++)
-        multiples |= tree_get(&s->t, c->items[i].node, "multipleOf") != 0;
-    if (!r->low.set && !r->high.set && !multiples) {
+        asked |= tree_get(&s->t, c->items[i].node, "multipleOf") != 0;
+    if (!r->low.set && !r->high.set && !asked) {
         e = expr_number(s->b, whole);
         goto out;
     }
@@ -407,6 +466,8 @@ uint32_t leaf_number(struct schema *s, const conjunction *c, bool whole) {
         dfa_release(&more);
         have = both;
     }
+    if (!rc)
+        rc = take_out_all(s, c, whole, &have, &err);
     if (!rc && s->b->plain) {
         rc = keep_plain(s, whole, &have, &err);
         if (rc)

@@ -235,6 +235,20 @@ static const struct row ROWS[] = {
      "\"null\"},\"maxContains\":3},{\"const\":1}]}",
      {"1"},
      {"[", "[]", "[\"a\"]"}},
+    /* a number is the same however it is written */
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"contains\":{\"const\":1},\"maxContains\":1,\"items\":{\"type\":\"number\"}}",
+     {"[1]", "[2,1.0]", "[1.00,-1,10,0.1]", "[1.5,1]", "[0,1,-0]", "[11,1]"},
+     {"[1,1]", "[1,1.0]", "[1,1e0]", "[1.00,2,1]", "[1,0.1e1]", "[2,1.5]"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"contains\":{\"enum\":[0,2.5e0,\"a\"]},\"maxContains\":1,\"minContains\":0}",
+     {"[]", "[-1,2.4,2.51]", "[0,25,\"b\"]", "[null,\"a\"]", "[0.5,0]"},
+     {"[0,-0]", "[0,2.5]", "[\"a\",2.50]", "[0.0,0]", "[-0.0,\"a\"]", "[0,25e-1]"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"type\":\"integer\",\"not\":{\"enum\":[-3,9007199254740993,1e2]},\"maximum\":"
+     "9007199254740994}",
+     {"-2", "3", "-30", "9007199254740992", "9007199254740994", "101"},
+     {"-3", "-3.0", "9007199254740993", "100", "100.0", "9007199254740995"}},
     {GRAMMAR_JSON_SCHEMA,
      "{\"$ref\":\"#/$defs/n\",\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"next\":"
      "{\"$ref\":\"#/$defs/n\"}},\"additionalProperties\":false}}}",
