@@ -8,6 +8,8 @@
 #include "gateway/sglang.h"
 #include "gateway/whole_body.h"
 
+#include <math.h>
+
 void answer_release(struct answer *a) {
     response_release(&a->writer);
     buf_release(&a->verbose);
@@ -191,13 +193,23 @@ const struct choice *answer_shown(const struct answer *a, uint32_t submission, u
 /* A token of the prompt, which every choice of it computes: the first one keeps it. */
 static void note_prompt_token(const struct answer *a, struct choice *c,
                               const struct token_logprobs *lp) {
-    bool first = false;
-    for (uint32_t i = 0; i < a->submission_count; i++)
-        first |= c == a->submissions[i].choices;
-    if (!first)
+    const struct submission *sub = a->submissions, *end = sub + a->submission_count;
+    while (sub < end && c != sub->choices)
+        sub++;
+    if (sub == end)
         return;
     struct token_logprobs shown = *lp;
     shown.count = MIN(shown.count, 1 + a->top_prompt_logprobs);
+    if (a->writer.dialect == GENREQ_GENERATE) {
+        static const float NONE = NAN; /* where SGLang begins, it tells the token alone */
+        size_t place = sub->prompt.count - c->echo_count;
+        if (place == a->prompt_logprobs_from)
+            shown = (struct token_logprobs){lp->ids, &NONE, 1};
+        const struct token_names names = {c->detok.tokenizer, a->tokens_as_ids};
+        if (place >= a->prompt_logprobs_from)
+            response_logprobs_entry(GENREQ_GENERATE, &names, &shown, 0, &c->prompt_logprobs);
+        return;
+    }
     response_prompt_logprobs_entry(c->detok.tokenizer, &shown, &c->prompt_logprobs);
 }
 

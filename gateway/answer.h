@@ -112,6 +112,7 @@ struct answer {
     bool hides_echo;      /* which are no part of the text */
     /* how many alternatives each shows: a worker may have told more for the other's sake */
     uint32_t top_logprobs, top_prompt_logprobs;
+    uint32_t prompt_logprobs_from; /* SGLang's: tokens of the prompt that are not told of */
     uint32_t best_count;     /* choices of each prompt that are shown, the best ones; 0: all */
     enum answer_block block; /* of a form that has blocks: the open one */
     uint32_t block_count;    /* begun so far */

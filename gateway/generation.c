@@ -300,6 +300,7 @@ static void init_answer(struct generation *gen, int64_t created_s) {
         g->prompt_logprobs >= 0 ? (uint32_t)g->top_logprobs : (uint32_t)WIRE_MAX_TOP_LOGPROBS;
     a->prompt_logprobs = g->prompt_logprobs >= 0;
     a->top_prompt_logprobs = (uint32_t)MAX(g->prompt_logprobs, 0);
+    a->prompt_logprobs_from = (uint32_t)MAX(g->prompt_logprobs_from, 0);
     a->hides_echo = gen->terms.prepared.hides_echo;
     a->best_count = g->best_of > g->choice_count ? (uint32_t)g->choice_count : 0;
     a->times.start_us = gen->start_us;

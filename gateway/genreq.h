@@ -184,9 +184,10 @@ struct genreq {
     double mirostat_tau, mirostat_eta;
     double adaptive_target, adaptive_decay; /* target below 0: off */
     int64_t seed;
-    bool logprobs;           /* wanted at all */
-    int64_t top_logprobs;    /* 0 .. GENREQ_TOP_LOGPROBS_MAX */
-    int64_t prompt_logprobs; /* the same of the prompt's tokens; -1: not wanted */
+    bool logprobs;                /* wanted at all */
+    int64_t top_logprobs;         /* 0 .. GENREQ_TOP_LOGPROBS_MAX */
+    int64_t prompt_logprobs;      /* the same of the prompt's tokens; -1: not wanted */
+    int64_t prompt_logprobs_from; /* SGLang's: from this token of it on; -1: of none */
     struct u32s bias_ids;
     struct f32s bias_values;
     struct u32s allowed_ids; /* no other token may come; none given: all may */

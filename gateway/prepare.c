@@ -529,7 +529,9 @@ static int fill_stop_tokens(const struct genreq *g, const struct served_model *m
 
 /* The prompt is computed as output (submission.h), so what looks at output alone cannot be had. */
 static int check_echo(const struct genreq *g, const struct prepared *p, struct api_error *err) {
-    const char *field = g->echo ? "echo" : "prompt_logprobs";
+    const char *field = g->echo                         ? "echo"
+                        : g->dialect == GENREQ_GENERATE ? "logprob_start_len"
+                                                        : "prompt_logprobs";
     const struct {
         bool given;
         const char *name;
@@ -548,6 +550,11 @@ static int check_echo(const struct genreq *g, const struct prepared *p, struct a
             return api_error_set(err, API_TOO_LARGE, field,
                                  "'%s' takes a prompt of at most %d tokens", field,
                                  ECHO_TOKENS_MAX);
+    for (uint32_t i = 0; i < p->prompt_count; i++)
+        if (g->prompt_logprobs_from > (int64_t)p->prompts[i].count)
+            return api_error_set(err, API_BAD_REQUEST, field,
+                                 "'%s' is behind the end of a prompt of %zu tokens", field,
+                                 p->prompts[i].count);
     return 0;
 }
 

@@ -184,10 +184,13 @@ void response_prompt_logprobs_entry(const struct tokenizer *t, const struct toke
     buf_add_byte(out, '}');
 }
 
-/* SGLang's: [value, id, text]. */
+/* SGLang's: [value, id, text]; NAN: null, as of a prompt's first. */
 static void add_triple(const struct token_names *t, uint32_t id, float value, struct buf *out) {
     buf_add_byte(out, '[');
-    add_number(value, out);
+    if (isnan(value))
+        buf_add_str(out, "null");
+    else
+        add_number(value, out);
     buf_addf(out, ",%u,", id);
     if (t->as_ids)
         buf_add_str(out, "null");
@@ -200,6 +203,10 @@ static void add_sglang_entry(const struct token_names *t, const struct token_log
                              struct buf *out) {
     add_triple(t, lp->ids[0], lp->values[0], out);
     buf_add_byte(out, SEPARATOR);
+    if (isnan(lp->values[0])) {
+        buf_add_str(out, "null\n");
+        return;
+    }
     buf_add_byte(out, '[');
     for (uint32_t i = 1; i < lp->count; i++) {
         if (i > 1)

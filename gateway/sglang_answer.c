@@ -18,7 +18,8 @@ enum { PLAIN_BYTES = 8192, GROWS_BY = 64 };
 /* What was said of a choice that streams. */
 struct told {
     struct buf text, ids, logprobs, top;
-    size_t len; /* bytes of these in the last object */
+    struct buf input, input_top; /* of the prompt's tokens; empty in a stream */
+    size_t len;                  /* bytes of these in the last object */
 };
 
 struct sglang_state {
@@ -104,6 +105,15 @@ static void add_member(const char *name, const struct buf *value, struct buf *ou
     ADD(out, "]");
 }
 
+/* The pieces of two lists that response_logprobs_value wrote, with a newline between. */
+static void split_logprobs(struct bytes value, struct bytes *own, struct bytes *top) {
+    const uint8_t *cut = value.len ? memchr(value.data, '\n', value.len) : NULL;
+    CHECK(cut || !value.len);
+    size_t len = cut ? (size_t)(cut - value.data) : 0;
+    *own = bytes_of(value.data, len);
+    *top = cut ? bytes_of(cut + 1, value.len - len - 1) : bytes_of(NULL, 0);
+}
+
 /* What of the choice is so far, without the object's last brace. */
 static void add_object(const struct answer *a, const struct choice *c, const struct told *t,
                        struct buf *out) {
@@ -120,7 +130,9 @@ static void add_object(const struct answer *a, const struct choice *c, const str
     buf_addf(out, ",\"prompt_tokens\":%zu,\"completion_tokens\":%u,\"cached_tokens\":%u",
              sub->prompt.count, c->token_count, sub->cached_tokens);
     if (a->logprobs) {
-        ADD(out, ",\"input_token_logprobs\":[]");
+        add_member("input_token_logprobs", &t->input, out);
+        if (s->top)
+            add_member("input_top_logprobs", &t->input_top, out);
         add_member("output_token_logprobs", &t->logprobs, out);
         if (s->top)
             add_member("output_top_logprobs", &t->top, out);
@@ -129,15 +141,6 @@ static void add_object(const struct answer *a, const struct choice *c, const str
         buf_addf(out, ",\"e2e_latency\":%.6f",
                  (double)(a->times.end_us - a->times.start_us) * 1e-6);
     ADD(out, "}");
-}
-
-/* The pieces of two lists that response_logprobs_value wrote, with a newline between. */
-static void split_logprobs(struct bytes value, struct bytes *own, struct bytes *top) {
-    const uint8_t *cut = value.len ? memchr(value.data, '\n', value.len) : NULL;
-    CHECK(cut || !value.len);
-    size_t len = cut ? (size_t)(cut - value.data) : 0;
-    *own = bytes_of(value.data, len);
-    *top = cut ? bytes_of(cut + 1, value.len - len - 1) : bytes_of(NULL, 0);
 }
 
 static void add_item(struct buf *list, struct bytes items) {
@@ -215,9 +218,22 @@ static void add_choice(struct answer *a, const struct choice *c, struct buf *out
     add_item(&t.ids, ids_of(buf_bytes(&a->scratch->extra)));
     add_item(&t.logprobs, own);
     add_item(&t.top, top);
+    const struct buf *prompt = &submission_of(a, c)->choices[0].prompt_logprobs;
+    if (prompt->len) {
+        struct buf *value = &a->scratch->entries;
+        buf_reset(value);
+        response_logprobs_value(GENREQ_GENERATE, buf_bytes(prompt), value);
+        a->is_short |= value->failed;
+        split_logprobs(value->failed ? bytes_of(NULL, 0) : buf_bytes(value), &own, &top);
+        add_item(&t.input, own);
+        add_item(&t.input_top, top);
+    }
     add_object(a, c, &t, out);
     ADD(out, "}");
-    a->is_short |= t.ids.failed || t.logprobs.failed || t.top.failed;
+    a->is_short |=
+        t.ids.failed || t.logprobs.failed || t.top.failed || t.input.failed || t.input_top.failed;
+    buf_release(&t.input);
+    buf_release(&t.input_top);
     buf_release(&t.ids);
     buf_release(&t.logprobs);
     buf_release(&t.top);

@@ -104,7 +104,7 @@ static const struct field rows[] = {
     BOOL_FIELD("return_logprob", logprobs, 0),
     INT_FIELD("top_logprobs_num", top_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, 0),
     CUSTOM_FIELD("return_text_in_logprobs", read_text_in_logprobs),
-    NEUTRAL_FIELD("logprob_start_len", "-1"),
+    INT_FIELD("logprob_start_len", prompt_logprobs_from, -1, WIRE_MAX_TOKENS, 0),
     NEUTRAL_FIELD("token_ids_logprob", "[]"),
     PASSED_FIELD("log_metrics"),
     PASSED_FIELD("data_parallel_rank"),
@@ -135,6 +135,9 @@ static int check(const struct genreq *g, struct api_error *err) {
         if (g->prompts[i].is_ids && g->prompts[i].ids.count == 0)
             return api_error_set(err, API_BAD_REQUEST, "input_ids",
                                  "'input_ids' holds an empty list of token ids");
+    if (g->prompt_logprobs >= 0 && g->stream)
+        return api_error_set(err, API_BAD_REQUEST, "logprob_start_len",
+                             "'logprob_start_len' cannot be had with 'stream'");
     return genreq_check_choices(g, err);
 }
 
@@ -148,6 +151,8 @@ int sglang_generate_parse(struct genreq *g, struct bytes body, struct api_error 
         g->max_tokens = MAX(TOKENS_UNLESS_ASKED, g->min_tokens);
         g->given |= GENREQ_MAX_TOKENS;
     }
+    if (g->logprobs && g->prompt_logprobs_from >= 0) /* without the first it says nothing */
+        g->prompt_logprobs = g->top_logprobs;
     g->return_token_ids = true;
     g->tokens_as_ids = !q.text_in_logprobs;
     g->answers_list |= g->choice_count > 1;

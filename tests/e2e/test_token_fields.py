@@ -151,6 +151,37 @@ def test_the_log_probabilities_of_a_prompt():
         assert all(str(i) in entry for i, entry in zip(told["prompt_token_ids"][1:], told["prompt_logprobs"][1:]))
 
 
+def test_the_log_probabilities_of_a_prompt_from_a_place_on():
+    def told(s, body, start, status=200, prompt=PROMPT):
+        return asked(s, {"text": prompt, "return_logprob": True, "logprob_start_len": start, **body}, "/generate", status)
+
+    with Serve() as s:
+        echo = asked(s, {"prompt": PROMPT, "echo": True, "logprobs": 3, "max_tokens": 0})["choices"][0]["logprobs"]["token_logprobs"]
+        ids = s.post("/tokenize", {"prompt": PROMPT})[1]["tokens"]
+        plain = told(s, {"top_logprobs_num": 2}, -1)
+        assert plain["meta_info"]["input_token_logprobs"] == plain["meta_info"]["input_top_logprobs"] == []
+        for start in (0, 1, 5, len(ids) - 1, len(ids)):
+            for top in (0, 2):
+                answer = told(s, {"top_logprobs_num": top}, start)
+                info = answer["meta_info"]
+                values = info["input_token_logprobs"]
+                assert [v[1] for v in values] == ids[start:] and all(v[0] is None for v in values[:1]), values
+                for value, known in zip(values[1:], echo[start + 1:]):
+                    assert abs(value[0] - known) < 1e-6 and value[2] is None, (value, known)
+                tops = info.get("input_top_logprobs", [])
+                assert [t and len(t) for t in tops] == [None, *[2] * (len(ids) - start - 1)][:len(values)] * (top > 0), tops
+                assert info["prompt_tokens"] == len(ids) and info["completion_tokens"] == len(answer["output_ids"]), info
+                assert answer["text"] == plain["text"] and answer["output_ids"] == plain["output_ids"], answer
+                assert len(info["output_token_logprobs"]) == len(answer["output_ids"]), info
+        two = told(s, {"sampling_params": {"n": 2}, "max_tokens": 0, "return_text_in_logprobs": True}, 3, prompt=[PROMPT, "A fox in the room"])
+        assert [len(x["meta_info"]["input_token_logprobs"]) for x in two[:2]] == [len(ids) - 3] * 2 and len(two) == 4, two
+        assert "One day" + "".join(v[2] for v in two[0]["meta_info"]["input_token_logprobs"]) == PROMPT, two[0]
+        assert two[0]["output_ids"] == [] and two[0]["meta_info"]["finish_reason"]["type"] == "length", two[0]
+        past = told(s, {}, len(ids) + 1, status=400)
+        assert "logprob_start_len" in json.dumps(past), past
+        assert "logprob_start_len" in json.dumps(told(s, {"sampling_params": {"json_schema": "{}"}}, 0, status=400))
+
+
 def test_names_of_requests_and_tiers():
     with Serve() as s:
         for path, body in (("/v1/completions", {"prompt": PROMPT}), ("/v1/chat/completions", {"messages": SAY})):
