@@ -320,6 +320,10 @@ static void linear_unit(void *ctx, size_t unit_idx, int thread_idx) {
         linear_columns(task->a, n, MIN((uint32_t)UNIT_COLUMNS, end - n));
 }
 
+#if VW == 8
+#include "kernels/cpu/linear_lanes.inc.h"
+#endif
+
 static void cpu_linear(struct stream *s, const struct op_linear *a) {
     CHECK(!a->gated);
     CHECK(a->out_stride >= a->w->rows && a->w->type > STORAGE_NONE &&
@@ -341,6 +345,12 @@ static void cpu_linear(struct stream *s, const struct op_linear *a) {
     }
     if (cpu_tiles_take(a->w)) {
         cpu_tile_linear(s, a);
+        return;
+    }
+#endif
+#if VW == 8
+    if (a->rows >= LANE_ROWS_LEAST && lane_room(a->w) >= LANE_ROWS_LEAST) {
+        lane_linear(s, a);
         return;
     }
 #endif
