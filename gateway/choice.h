@@ -52,13 +52,12 @@ struct choice {
     struct buf calls;     /* tool calls since then: objects of JSON, comma-separated */
     bool streams, one_call, hide_reasoning;
     uint64_t call_seed;
-    struct buf text;     /* of an answer that is not streamed: all of it */
-    struct buf logprobs; /* and the rendered entries of its tokens, comma-separated */
-    struct buf ids;      /* and its token ids, comma-separated, when wanted */
-    struct buf
-        prompt_logprobs; /* of its prompt's: objects of JSON, comma-separated, or SGLang's entries */
-    double logprob_sum;  /* of its tokens, where choices are compared */
-    uint32_t text_chars; /* characters put out so far (completions' text_offset) */
+    struct buf text;            /* of an answer that is not streamed: all of it */
+    struct buf logprobs;        /* and the rendered entries of its tokens, comma-separated */
+    struct buf ids;             /* and its token ids, comma-separated, when wanted */
+    struct buf prompt_logprobs; /* of its prompt: objects of JSON or SGLang's entries */
+    double logprob_sum;         /* of its tokens, where choices are compared */
+    uint32_t text_chars;        /* characters put out so far (completions' text_offset) */
 };
 
 struct choice_config {

@@ -76,11 +76,13 @@ static void lanes_of_row(const float *x, size_t width, size_t lane_stride, float
 
 /* ---- weights ---- */
 
-enum { LANE_PART = 256, LANE_PART_ROOM = LANE_PART + 32 }; /* not all in the same sets of a cache */
+/* So many columns of each output at a time; with room between the outputs, or all would lie in the same
+ * sets of a cache. */
+enum { LANE_COLUMNS = 256, LANE_COLUMNS_ROOM = LANE_COLUMNS + 32 };
 
 /* A step of 16 outputs in bf16. Outputs 4 to 7 and 12 to 15 are in the upper halves, so that what
  * becomes f32 is in order. */
-ALWAYS_INLINE void bf16_step(uint16_t near[][LANE_PART_ROOM], size_t k, float *out) {
+ALWAYS_INLINE void bf16_step(uint16_t near[][LANE_COLUMNS_ROOM], size_t k, float *out) {
     const __m256i zero = _mm256_setzero_si256();
     __m256i r[8], t[8];
     UNROLL
@@ -114,15 +116,15 @@ ALWAYS_INLINE void bf16_step(uint16_t near[][LANE_PART_ROOM], size_t k, float *o
 
 /* Columns [k, k + width) of LANE_OUTPUTS outputs in bf16, width a multiple of VW. */
 static void bf16_lanes(const uint16_t *const *rows, size_t width, struct lane_panel *out) {
-    uint16_t near[LANE_OUTPUTS][LANE_PART_ROOM] __attribute__((aligned(64)));
-    for (size_t at = 0; at < width; at += LANE_PART) {
-        size_t part = MIN(width - at, (size_t)LANE_PART);
+    uint16_t near[LANE_OUTPUTS][LANE_COLUMNS_ROOM] __attribute__((aligned(64)));
+    for (size_t at = 0; at < width; at += LANE_COLUMNS) {
+        size_t columns = MIN(width - at, (size_t)LANE_COLUMNS);
         for (uint32_t n = 0; n < LANE_OUTPUTS; n++) {
-            for (size_t i = 0; i < LANE_PART; i += 32)
-                __builtin_prefetch(rows[n] + at + LANE_PART + i, 0, 2);
-            memcpy(near[n], rows[n] + at, part * sizeof **rows);
+            for (size_t i = 0; i < LANE_COLUMNS; i += 32)
+                __builtin_prefetch(rows[n] + at + LANE_COLUMNS + i, 0, 2);
+            memcpy(near[n], rows[n] + at, columns * sizeof **rows);
         }
-        for (size_t k = 0; k < part; k += VW)
+        for (size_t k = 0; k < columns; k += VW)
             bf16_step(near, k, out->w[0][(at + k) / VW]);
     }
 }
@@ -130,18 +132,18 @@ static void bf16_lanes(const uint16_t *const *rows, size_t width, struct lane_pa
 /* The same of any type, zeros behind the columns and the outputs. */
 static void any_lanes(const struct matrix *m, uint32_t first, uint32_t count, size_t k,
                       size_t width, struct lane_panel *out) {
-    float near[LANE_OUTPUTS][LANE_PART_ROOM] __attribute__((aligned(64)));
+    float near[LANE_OUTPUTS][LANE_COLUMNS_ROOM] __attribute__((aligned(64)));
     memset(near, 0, sizeof near);
-    for (size_t at = 0; at < width; at += LANE_PART) {
-        size_t part = MIN(width - at, (size_t)LANE_PART);
+    for (size_t at = 0; at < width; at += LANE_COLUMNS) {
+        size_t columns = MIN(width - at, (size_t)LANE_COLUMNS);
         for (uint32_t n = 0; n < count; n++) {
             uint32_t row = first + n;
             const struct matrix_segment *p = segment_of_row(m, &row);
-            DEQUANTIZE[segment_type(m, p)](p, m->cols, row, k + at, part, near[n]);
-            for (size_t i = part; i % VW; i++)
+            DEQUANTIZE[segment_type(m, p)](p, m->cols, row, k + at, columns, near[n]);
+            for (size_t i = columns; i % VW; i++)
                 near[n][i] = 0.0f;
         }
-        for (size_t s = 0; s * VW < part; s++) {
+        for (size_t s = 0; s * VW < columns; s++) {
             for (size_t half = 0; half < LANE_OUTPUTS; half += 8) {
                 vf r[8];
                 UNROLL
