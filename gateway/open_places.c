@@ -2,20 +2,12 @@
 
 #include <pthread.h>
 
-#include "base/hash.h"
-
-enum { BUCKETS = 1024 };
-
-struct holder {
-    struct holder *next;
-    struct u128 id;
-    uint64_t count;
-};
+#include "gateway/tally.h"
 
 struct open_places {
     pthread_mutex_t mutex;
-    struct holder *buckets[BUCKETS]; /* owned */
-    uint64_t places, taken, holder_count;
+    struct tally taken;
+    uint64_t places;
 };
 
 struct open_places *open_places_new(uint64_t places) {
@@ -30,56 +22,31 @@ void open_places_free(struct open_places **out) {
     struct open_places *p = *out;
     if (!p)
         return;
-    CHECK(!p->taken && !p->holder_count);
+    CHECK(!p->taken.total);
     pthread_mutex_destroy(&p->mutex);
     mem_free(p);
     *out = NULL;
 }
 
-static struct holder **find(struct open_places *p, struct u128 id) {
-    struct holder **at = &p->buckets[hash64(&id, sizeof id, 0) % BUCKETS];
-    while (*at && !u128_equal((*at)->id, id))
-        at = &(*at)->next;
-    return at;
-}
-
-static void add(struct open_places *p, struct holder **at, struct u128 id) {
-    if (!*at) {
-        *at = mem_alloc(sizeof **at);
-        **at = (struct holder){.id = id};
-        p->holder_count++;
-    }
-    (*at)->count++;
-    p->taken++;
-}
-
 bool open_places_take(struct open_places *p, struct u128 holder) {
     pthread_mutex_lock(&p->mutex);
-    struct holder **at = find(p, holder);
-    uint64_t has = *at ? (*at)->count : 0, sharers = p->holder_count + !*at;
-    bool fits = p->taken < p->places || has < p->places / sharers;
+    uint64_t has = tally_of(&p->taken, holder), sharers = p->taken.holder_count + !has;
+    bool fits = p->taken.total < p->places || has < p->places / sharers;
     if (fits)
-        add(p, at, holder);
+        tally_add(&p->taken, holder, 1);
     pthread_mutex_unlock(&p->mutex);
     return fits;
 }
 
 void open_places_force(struct open_places *p, struct u128 holder) {
     pthread_mutex_lock(&p->mutex);
-    add(p, find(p, holder), holder);
+    tally_add(&p->taken, holder, 1);
     pthread_mutex_unlock(&p->mutex);
 }
 
-void open_places_give(struct open_places *p, struct u128 id) {
+void open_places_give(struct open_places *p, struct u128 holder) {
     pthread_mutex_lock(&p->mutex);
-    struct holder **at = find(p, id), *holder = *at;
-    CHECK(holder && holder->count && p->taken);
-    p->taken--;
-    if (--holder->count == 0) {
-        *at = holder->next;
-        mem_free(holder);
-        p->holder_count--;
-    }
+    tally_subtract(&p->taken, holder, 1);
     pthread_mutex_unlock(&p->mutex);
 }
 

@@ -8,10 +8,6 @@
  * has at most places / j, and all together places * (1 + 1/2 + ... + 1/H). The scheduler's queue
  * follows the same rule (scheduler/core/waiting.h).
  *
- * Invariants:
- *   (1) A holder is known exactly while it has places.
- *   (2) taken is the sum of what holders have.
- *
  * Threading: any.
  */
 #ifndef GATEWAY_OPEN_PLACES_H
