@@ -45,6 +45,16 @@ static int read_order(struct event_thread *thread, struct genreq *g, const struc
     return rc;
 }
 
+/* The same for a model that is known: own_name is the one that workers register. */
+static int read_known(struct event_thread *thread, struct genreq *g, const struct http_request *req,
+                      struct u128 tenant, char own_name[MODEL_NAME_MAX], struct api_error *err) {
+    if (read_order(thread, g, req, tenant, err))
+        return -1;
+    if (!model_table_own_name(thread->gw->models, g->model, own_name))
+        return prepare_refuse_model(MODEL_UNKNOWN, g->model, err);
+    return 0;
+}
+
 static void respond_success(struct http_request *req) {
     http_respond(req, 200, "application/json", NULL, 0, bytes_str("{\"success\":true}\n"));
 }
@@ -54,9 +64,7 @@ int model_control(struct event_thread *thread, struct http_request *req, struct 
     struct genreq g;
     char own_name[MODEL_NAME_MAX];
     genreq_init(&g, GENREQ_CHAT);
-    int rc = read_order(thread, &g, req, tenant, err);
-    if (!rc && !model_table_own_name(thread->gw->models, g.model, own_name))
-        rc = prepare_refuse_model(MODEL_UNKNOWN, g.model, err);
+    int rc = read_known(thread, &g, req, tenant, own_name, err);
     if (!rc) {
         send_wish(thread, &(struct wire_want){.model = bytes_str(own_name), .wish = wish});
         respond_success(req);
@@ -142,9 +150,7 @@ int model_control_remove(struct event_thread *thread, struct http_request *req, 
     struct genreq g;
     char own_name[MODEL_NAME_MAX];
     genreq_init(&g, GENREQ_CHAT);
-    int rc = read_order(thread, &g, req, tenant, err);
-    if (!rc && !model_table_own_name(thread->gw->models, g.model, own_name))
-        rc = prepare_refuse_model(MODEL_UNKNOWN, g.model, err);
+    int rc = read_known(thread, &g, req, tenant, own_name, err);
     if (!rc)
         rc = ask(thread, req, bytes_str(own_name), WIRE_WISH_REMOVE, err);
     genreq_release(&g);

@@ -418,6 +418,12 @@ static void forget_failure(struct model_table *t, size_t i) {
     t->failures.items[i] = t->failures.items[--t->failures.count];
 }
 
+static void forget_failures_of(struct model_table *t, struct bytes own) {
+    for (size_t i = 0; i < t->failures.count; i++)
+        if (bytes_equal(bytes_str(t->failures.items[i].model), own))
+            forget_failure(t, i--);
+}
+
 /* Clients learn no folder of this machine: of a path only what follows its last slash is left. */
 static void copy_without_folders(char *out, size_t size, struct bytes text) {
     size_t len = 0, begin = 0; /* begin: of the path's last part in out */
@@ -446,9 +452,9 @@ void model_table_failed(struct model_table *t, struct bytes own, struct bytes wh
     pthread_mutex_lock(&t->mutex);
     const char *known = own_name(t, own);
     bool counts = known && bytes_equal(bytes_str(known), own) && !has_replicas(t, own);
+    forget_failures_of(t, own);
     for (size_t i = 0; i < t->failures.count; i++)
-        if (now_ms - t->failures.items[i].told_ms >= MODEL_FAILURE_MS ||
-            bytes_equal(bytes_str(t->failures.items[i].model), own))
+        if (now_ms - t->failures.items[i].told_ms >= MODEL_FAILURE_MS)
             forget_failure(t, i--);
     if (counts) {
         struct load_failure f = {.model = mem_strndup((const char *)own.data, own.len),
@@ -463,9 +469,7 @@ void model_table_failed(struct model_table *t, struct bytes own, struct bytes wh
 
 void model_table_loads(struct model_table *t, struct bytes own) {
     pthread_mutex_lock(&t->mutex);
-    for (size_t i = 0; i < t->failures.count; i++)
-        if (bytes_equal(bytes_str(t->failures.items[i].model), own))
-            forget_failure(t, i--);
+    forget_failures_of(t, own);
     pthread_mutex_unlock(&t->mutex);
 }
 
