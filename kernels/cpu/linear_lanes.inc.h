@@ -32,8 +32,13 @@ struct lane_panel {
     float sums[LANE_PASS][VW][LANE_OUTPUTS];
 };
 
-ALWAYS_INLINE void transpose_lanes(vf *r) {
-    vf t[8];
+/* 8 x 8 numbers: what was column i there is row i here. Strides in numbers, from row to row. */
+ALWAYS_INLINE void transpose_block(const float *from, size_t from_stride, float *to,
+                                   size_t to_stride) {
+    vf r[8], t[8];
+    UNROLL
+    for (size_t i = 0; i < 8; i++)
+        r[i] = v_load(from + i * from_stride);
     UNROLL
     for (int i = 0; i < 8; i += 2) {
         t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
@@ -53,23 +58,15 @@ ALWAYS_INLINE void transpose_lanes(vf *r) {
         t[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
     }
     UNROLL
-    for (int i = 0; i < 8; i++)
-        r[i] = t[i];
+    for (size_t i = 0; i < 8; i++)
+        v_store(to + i * to_stride, t[i]);
 }
 
 /* `width` columns of a row of a block: lane i's to out + i * lane_stride. */
 static void lanes_of_row(const float *x, size_t width, size_t lane_stride, float *out) {
     size_t s = 0, end = (width + VW - 1) / VW * VW;
-    for (; (s + 8) * VW <= width; s += 8) {
-        vf r[8];
-        UNROLL
-        for (size_t i = 0; i < 8; i++)
-            r[i] = v_load(x + (s + i) * VW);
-        transpose_lanes(r);
-        UNROLL
-        for (size_t i = 0; i < 8; i++)
-            v_store(out + i * lane_stride + s, r[i]);
-    }
+    for (; (s + 8) * VW <= width; s += 8)
+        transpose_block(x + s * VW, VW, out + s, lane_stride);
     for (size_t k = s * VW; k < end; k++)
         out[k % VW * lane_stride + k / VW] = k < width ? x[k] : 0.0f;
 }
@@ -143,18 +140,10 @@ static void any_lanes(const struct matrix *m, uint32_t first, uint32_t count, si
             for (size_t i = columns; i % VW; i++)
                 near[n][i] = 0.0f;
         }
-        for (size_t s = 0; s * VW < columns; s++) {
-            for (size_t half = 0; half < LANE_OUTPUTS; half += 8) {
-                vf r[8];
-                UNROLL
-                for (size_t i = 0; i < 8; i++)
-                    r[i] = v_load(near[half + i] + s * VW);
-                transpose_lanes(r);
-                UNROLL
-                for (size_t i = 0; i < 8; i++)
-                    v_store(&out->w[i][at / VW + s][half], r[i]);
-            }
-        }
+        for (size_t s = 0; s * VW < columns; s++)
+            for (size_t half = 0; half < LANE_OUTPUTS; half += 8)
+                transpose_block(near[half] + s * VW, LANE_COLUMNS_ROOM,
+                                &out->w[0][at / VW + s][half], LANE_STEPS * LANE_OUTPUTS);
     }
 }
 
