@@ -230,11 +230,10 @@ make_node() {
     cp "$ROOT/tests/e2e/package.json" "$stamp"
 }
 
-# --- unit tests: run_units BUILD_FOLDER PREFIX [FILTER]: every tests/unit/*/test_*.c; UNIT_EXCEPT: a pattern of those to leave out ---
-unit_programs() {
-    (cd "$ROOT/tests/unit" && ls ./*/test_*.c 2>/dev/null) | sed -E 's|^\./([^/]*)/test_(.*)\.c$|test_\1_\2|' | sort |
-        grep -vE "${UNIT_EXCEPT:-^$}"
-}
+# --- unit tests: run_units BUILD_FOLDER PREFIX [FILTER]: every tests/unit/*/test_*.c but the emulated GPU's ---
+all_programs() { (cd "$ROOT/tests/unit" && ls ./*/test_*.c 2>/dev/null) | sed -E 's|^\./([^/]*)/test_(.*)\.c$|test_\1_\2|' | sort; }
+unit_programs() { all_programs | grep -v '^test_emu_'; }
+emulated_programs() { all_programs | grep '^test_emu_'; }
 run_unit() { # run_unit BUILD_FOLDER PREFIX PROGRAM [FILTER]
     local folder=$1 prefix=$2 program=$3 filter=${4:-} out rc=0 began=$SECONDS
     out=$(mktemp)
@@ -283,16 +282,16 @@ emulated_unit() { # emulated_unit "EMULATOR ARGUMENTS" BUILD_FOLDER PREFIX PROGR
 }
 # Those of ten seconds and more of processor time under ASan, the longest first: they begin first, so that no core idles at the end, and take
 # turns in 10-unit.sh and 11-unit-release.sh.
-LONGEST="test_emu_attention test_worker_executor test_model_families test_emu_model test_worker_constraints test_model_shard test_model_golden
-test_kernels_attention test_worker_ranks test_cli_convert test_emu_goldens test_emu_linear test_emu_sample test_grammar_grammar test_emu_packed
-test_model_llama_goldens test_text_parse test_gateway_forced_calls test_emu_step"
+LONGEST="test_worker_executor test_model_families test_worker_constraints test_model_shard test_model_golden test_kernels_attention
+test_worker_ranks test_cli_convert test_grammar_grammar test_model_llama_goldens test_text_parse test_gateway_forced_calls"
+EMULATED_LONGEST="test_emu_attention test_emu_model test_emu_goldens test_emu_linear test_emu_sample test_emu_packed test_emu_step"
 # shellcheck disable=SC2086
 long_units() { printf '%s\n' $LONGEST; }
 short_units() { long_units | grep -vxFf - <(unit_programs); }
 # shellcheck disable=SC2046
 sanitized_units() { drawn 3 $(long_units); } # the long ones that this commit runs under ASan
 longest_first() { # longest_first PROGRAM...
-    printf '%s\n' "$@" | awk -v longest="$LONGEST" '
+    printf '%s\n' "$@" | awk -v longest="$LONGEST $EMULATED_LONGEST" '
         BEGIN { for (n = split(longest, name, " "); n > 0; n--) rank[name[n]] = n }
         { print $1 in rank ? rank[$1] : 999, $1 }' | sort -s -n -k1,1 | cut -d' ' -f2
 }

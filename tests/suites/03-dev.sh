@@ -100,7 +100,7 @@ hold() { locked test alone "$1"; }
 at_a_time 4 hold a b c d 2>/dev/null
 if [ "$(cd "$here" && echo alone.*)" = 'alone.a alone.b alone.c alone.d' ]; then ok dev.locked; else not_ok dev.locked "$(cd "$here" && echo alone*)"; fi
 if [ "$(longest_first a test_kernels_attention b | tr '\n' ' ')" = 'test_kernels_attention a b ' ]; then ok dev.longest_first; else not_ok dev.longest_first 'another order'; fi
-for program in $LONGEST; do unit_programs | grep -qx "$program" || not_ok dev.longest_first "there is no $program"; done
+for program in $LONGEST $EMULATED_LONGEST; do all_programs | grep -qx "$program" || not_ok dev.longest_first "there is no $program"; done
 
 # bench NAME [ARGUMENT...]: a quick run prints figures and ends well.
 bench() {

@@ -3,10 +3,9 @@
 # long: yes
 # seconds: 60
 # The same unit tests in the build that is shipped: other code is generated there, most of all in the kernels. The long programs that 10-unit.sh
-# leaves out at this commit, and one half of the others, drawn by the commit; with --long the rest. The emulated GPU is not shipped.
+# leaves out at this commit, and one half of the others, drawn by the commit; with --long the rest.
 . "$(dirname "$0")/../lib.sh"
-UNIT_EXCEPT='^test_emu_'
-left_out=$(long_units | grep -v '^test_emu_' | grep -vxF "$(sanitized_units)")
+left_out=$(long_units | grep -vxF "$(sanitized_units)")
 # shellcheck disable=SC2046
 now=$(printf '%s\n' $left_out $(drawn 2 $(short_units)))
 [ "$LONG" = 0 ] || now=$(grep -vxF "$now" <<<"$(unit_programs)")

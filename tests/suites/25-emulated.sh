@@ -3,8 +3,8 @@
 # timeout: 2400
 # long: yes
 # seconds: 600
-# The emulated GPU. Its unit tests run with all others (10); here: the product links none of it, and with LONG=1
-# the full sweep, a third of the programs at each commit, in an order drawn by it, as many as begin in time.
+# The emulated GPU: the product links none of it; its unit tests, of those that take longest one third; served by it. With LONG=1 the full
+# sweep, a third of the programs at each commit, in an order drawn by it, as many as begin in time.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT" || exit 1
 if ! build release trireme >&2; then
@@ -17,16 +17,21 @@ else
     ok emulated.not_in_the_product
 fi
 if [ "$LONG" = 0 ]; then # served by the emulated device: alone, together, in chunks, preempted, after kill -9
-    if ! build release trireme-emu bench_gpu_emulated >&2; then
+    # shellcheck disable=SC2046,SC2086
+    programs=$(drawn 3 $EMULATED_LONGEST && printf '%s\n' $EMULATED_LONGEST | grep -vxFf - <(emulated_programs))
+    # shellcheck disable=SC2086
+    if ! build release trireme-emu bench_gpu_emulated $programs >&2; then
         not_ok emulated.build_served "does not build"
         exit 1
     fi
+    # shellcheck disable=SC2086
+    run_programs "$BUILD_RELEASE" emulated. '' $programs
     export BUILD_RELEASE TRIREME_BIN=$BUILD_RELEASE/bin/trireme-emu TRIREME_GPU_BENCH=$BUILD_RELEASE/bin/bench_gpu_emulated TRIREME_GPU_SMALL=1
     cd tests/e2e && exec python3 run.py test_gpu.py
 fi
 [ "${TRIREME_TEST_ALL:-0}" = 1 ] || export RUN_SECONDS=${EMULATED_SECONDS:-240}
 # shellcheck disable=SC2046
-programs=$(drawn 3 $(cd tests/unit/emu && ls test_*.c | sed -E 's|^test_(.*)\.c$|test_emu_\1|'))
+programs=$(drawn 3 $(emulated_programs))
 # shellcheck disable=SC2086
 if ! build release $programs >&2; then
     not_ok emulated.build_tests "do not build"

@@ -5,7 +5,7 @@
 . "$(dirname "$0")/../lib.sh"
 export TSAN_OPTIONS="die_after_fork=0 ${TSAN_OPTIONS:-}" # some tests fork with ZeroMQ's threads running, as a user's program may
 # shellcheck disable=SC2046
-programs=$(drawn 3 $(UNIT_EXCEPT='^test_emu_' unit_programs))
+programs=$(drawn 3 $(unit_programs))
 # shellcheck disable=SC2086
 if ! build tsan $programs; then
     not_ok tsan.build "does not build"
