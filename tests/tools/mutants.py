@@ -3,15 +3,20 @@
 
     python3 tests/tools/mutants.py [COUNT] [PATH...] [--seed TEXT] [--seconds S] [--suites]
 
-A mutant is one change of one to three tokens (mutate.py) in one file; COUNT (20) are drawn from PATH... (files
-or folders; all of FOLDERS without any) by the seed (the commit's hash). The changed file is compiled as the
-release build compiles it and linked in front of that build's libraries, so that nothing else is built again;
-then the unit programs of its folder that contain it run (any that do, where its folder has none), until one
-fails. Such a program counts only if it fails twice, and passes when it is linked the same way with the file as
-it is: the libraries may have changed since the program was built. So the programs are built first, and what
-cannot survive, a file that traps at its start, is tried before anything is drawn. With --suites the simulator runs after them where it contains the file. What none of them noticed has
-the same programs of the sanitized build to pass. A mutant that does not compile, or whose machine code is the
-same, is not counted: another is drawn. Nor is one for whose programs the time did not suffice. All of it is under build/mutants; the sources are not touched.
+A mutant is one change of one to three tokens (mutate.py) in one file; COUNT (20) are drawn from PATH... (files,
+FILE:LINE, or folders; all of FOLDERS without any) by the seed (the commit's hash). FILE:LINE tries each change of
+a line, to see whether a test that was written for a survivor notices it. The changed file is compiled as the
+release build compiles it, but with -O1, and linked in front of that build's libraries, so that nothing else is
+built again; then the unit programs of its folder that contain it run (any that do, where its folder has none),
+until one fails. What noticed the file's last mutant goes first. A program that fails counts only if it fails
+twice, and passes when it is linked the same way with the file as it is: the libraries may have changed since the
+program was built. So the programs are built first, and what cannot survive, a file that traps at its start, is
+tried before anything is drawn. With --suites the simulator runs after them where it contains the file. What none
+of them noticed has the same programs of the sanitized build to pass. A mutant that does not compile, or whose
+machine code is the same, is not counted: another is drawn. Nor is one that makes no difference, as mutants_same.txt
+says with the reason, nor one that nothing noticed while a program did
+not run for want of time, or fails without a bug too: what became of it is unknown. Programs that take longer than
+ten seconds do not run, and are named at the end. All of it is under build/mutants; the sources are not touched.
 
 Prints each mutant and what noticed it, then what survived. Exit status 1: fewer than --least percent of them
 were noticed.
@@ -35,7 +40,9 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 FOLDERS = ("gateway scheduler worker text proto base model formats grammar http cli kernels/cpu kernels/ref").split()
 WORK = f"{ROOT}/build/mutants"
 OVERLAY = f"{WORK}/source"
-SLOWEST_S = 40  # of one program whose time is not known yet
+SLOWEST_S = 10  # what a program may take to run here at all
+KNOWN = f"{WORK}/known.json"  # what runs before this one have learned
+SAME = f"{ROOT}/tests/tools/mutants_same.txt"  # changes that change nothing that anybody could see
 CHECKED = "proto/liveness.c"  # what is made to trap at its start
 TRAP = "__attribute__((constructor)) static void mutants_trap(void)\n{\n    __builtin_trap();\n}\n"
 
@@ -43,7 +50,7 @@ TRAP = "__attribute__((constructor)) static void mutants_trap(void)\n{\n    __bu
 class Build:
     """A build of the tree: how a file is compiled, and which programs contain it."""
 
-    def __init__(self, folder, paths):
+    def __init__(self, folder, paths, simulator):
         self.folder = folder
         self.commands = {}  # source, relative to the repository: compile commands
         for entry in json.load(open(f"{folder}/compile_commands.json")):
@@ -51,23 +58,36 @@ class Build:
             if not source.startswith(("..", "build/", "tests/", "bench/")):
                 self.commands.setdefault(source, []).append(shlex.split(entry["command"]))
         self.programs = {}  # unit program: its symbols
-        for name in self.built(paths):
+        for name in self.built(paths, simulator):
             self.programs[name] = symbols(f"{folder}/bin/{name}")
         self.objects = {}  # source: the symbols of its objects
         self.links = {}
         self.parts = {}  # source: the files that it includes
         self.included = {}  # program: headers
-        self.durations = {}  # program: seconds where it succeeded
+        known = json.load(open(KNOWN)).get(folder, {}) if os.path.exists(KNOWN) else {}
+        self.durations = known.get("durations", {})  # program: seconds where it succeeded
+        self.finders = known.get("finders", {})  # file: the program that noticed its last mutant
+        self.slow = set()  # programs that did not run because they take too long
         self.clean = {}  # program, file, what it is linked of: it succeeds without a bug
         self.work = f"{WORK}/{os.path.basename(folder)}"
         os.makedirs(self.work, exist_ok=True)
 
-    def built(self, paths):
-        """The unit programs of these paths' folders, and the others that had been built before; all as the tree is now."""
+    def remember(self):
+        """For the next run: how long programs take, and what noticed a change of a file."""
+        known = json.load(open(KNOWN)) if os.path.exists(KNOWN) else {}
+        known[self.folder] = {"durations": self.durations, "finders": self.finders}
+        with open(f"{KNOWN}.new", "w") as out:
+            json.dump(known, out)
+        os.replace(f"{KNOWN}.new", KNOWN)
+
+    def built(self, paths, simulator):
+        """The unit programs of these paths' folders as the tree is now; of other folders, what had been built before, if all are asked."""
         asked = subprocess.run(["ninja", "-C", self.folder, "-t", "targets", "all"], capture_output=True, text=True, check=True).stdout
         names = sorted(set(re.findall(r"^bin/(test_(?!emu_)\w+|sim): ", asked, re.M)))
         tops = tuple(f"test_{path.split('/')[0]}_" for path in [*paths, CHECKED])
-        names = [n for n in names if n.startswith(tops) or os.path.exists(f"{self.folder}/bin/{n}")]
+        others = [n for n in names if os.path.exists(f"{self.folder}/bin/{n}") and (n != "sim" or simulator)]
+        some = [n for n in names if n.startswith(tops)]
+        names = some + [n for n in others if n not in some and (paths == FOLDERS or n == "sim")]
         done = subprocess.run(["ninja", "-C", self.folder, "-j2", *(f"bin/{n}" for n in names)], capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{self.folder} does not build:\n{done.stdout[-2000:]}")
@@ -99,7 +119,8 @@ class Build:
         every = [p for p in self.programs if any(u and u <= self.programs[p] for u in units)]
         near = [p for p in every if p.startswith(f"test_{folder}_") or f"{stem}.h" in self.includes(p)]
         tests = near or [p for p in every if p != "sim"]
-        tests.sort(key=lambda p: (f"{stem}.h" not in self.includes(p), -len(words & set(p.split("_"))), self.durations.get(p, 1), p))
+        tests.sort(key=lambda p: (p != self.finders.get(path), f"{stem}.h" not in self.includes(p), -len(words & set(p.split("_"))),
+                                  self.durations.get(p, 1), p))
         return tests + [p for p in every if p == "sim" and simulator]
 
     def includes(self, program):
@@ -147,7 +168,7 @@ def compiled(build, unit, out, overlay):
     os.makedirs(out, exist_ok=True)
     for i, command in enumerate(build.commands[unit]):
         target = f"{out}/{unit.replace('/', '_')}.{i}.o"
-        arguments = [a for a in command if a not in ("-Werror", "-g")]
+        arguments = [re.sub("^-O[23]$", "-O1", a) for a in command if a not in ("-Werror", "-g")]
         arguments[arguments.index("-o") + 1] = target
         source = f"{OVERLAY}/{unit}"
         arguments[arguments.index("-c") + 1] = source if overlay and os.path.exists(source) else f"{ROOT}/{unit}"
@@ -184,7 +205,7 @@ def planted(build, path):
 
 
 def passes(build, program, binary):
-    """Does a test program succeed? One that takes too long does not."""
+    """Does a test program succeed? One that hangs does not; None: it took long, which it may always do."""
     command = [binary, "--seeds", "1..200", "--jobs", "2"] if program == "sim" else [binary]
     env = os.environ | {"TRIREME_TEST_FIRST": "1", "TRIREME_TEST_SEED": "1"}
     known, began = build.durations.get(program), time.monotonic()
@@ -193,10 +214,12 @@ def passes(build, program, binary):
     try:
         status = process.wait(timeout=SLOWEST_S if known is None else 5 + 5 * known)
     except subprocess.TimeoutExpired:
-        status = 1
+        status = None if known is None else 1
     end_group(process)
+    if status is None:
+        return None
     if status == 0:
-        build.durations[program] = time.monotonic() - began
+        build.durations[program] = min(known or SLOWEST_S, time.monotonic() - began)
     return status == 0
 
 
@@ -223,55 +246,86 @@ def inputs(build, program):
 
 
 def fails(build, program, path, objects, clean):
-    """Does a program fail twice by these objects, and not with the clean ones?"""
+    """Does a program fail twice by these objects, and not with the clean ones? None: it fails, or does not link, with those too."""
     binary = linked(build, program, objects)
-    if not binary or passes(build, program, binary) or passes(build, program, binary):
+    first = bool(binary) and passes(build, program, binary)
+    if first or (binary and first is not None and passes(build, program, binary)):
         return False
     key = (program, path, inputs(build, program))
     if key not in build.clean:
-        binary = linked(build, program, clean)
-        build.clean[key] = bool(binary) and passes(build, program, binary)
-        if not build.clean[key]:
-            print(f"# {program} fails without a bug too", flush=True)
-    return build.clean[key]
+        without = linked(build, program, clean)
+        build.clean[key] = bool(without) and passes(build, program, without)
+    if build.clean[key] is None:
+        build.durations[program] = float("inf")
+        return False
+    if build.clean[key] and first is None:  # now it is known how long it may take
+        return fails(build, program, path, objects, clean)
+    return bool(binary) if build.clean[key] else None
 
 
-def check_itself(builds):
-    """A trap in a file is noticed, and the same programs pass without it: else no count here would mean anything."""
+def check_itself(build):
+    """A trap in a file is noticed, and the same program passes without it: else no count here would mean anything."""
     lay_out(CHECKED, open(f"{ROOT}/{CHECKED}").read() + TRAP)
-    for build in builds:
-        for program in build.holders(CHECKED, False)[:1]:
-            if not fails(build, program, CHECKED, *planted(build, CHECKED)):
-                sys.exit(f"{program} of {build.folder} does not notice a trap in {CHECKED}, or fails without it: nothing was drawn")
-            break
-        else:
-            sys.exit(f"no program of {build.folder} contains {CHECKED}: nothing was drawn")
+    for program in build.holders(CHECKED, False)[:1]:
+        if not fails(build, program, CHECKED, *planted(build, CHECKED)):
+            sys.exit(f"{program} of {build.folder} does not notice a trap in {CHECKED}, or fails without it")
+        break
+    else:
+        sys.exit(f"no program of {build.folder} contains {CHECKED}")
 
 
 def noticed(build, path, objects, clean, deadline, simulator):
-    """The program that fails by these objects, and how many that contain them did not run."""
+    """(The program that fails by these objects, why it is not known whether one would: of each that said nothing)."""
+    mute = []
     holders = build.holders(path, simulator)
     for at, program in enumerate(holders):
+        if build.durations.get(program, 0) > SLOWEST_S:
+            build.slow.add(program)
+            continue
         if time.monotonic() > deadline:
-            return None, len(holders) - at
-        if fails(build, program, path, objects, clean):
-            return program, 0
-    return None, 0
+            return None, mute + [f"{len(holders) - at} programs did not run"]
+        verdict = fails(build, program, path, objects, clean)
+        if verdict:
+            build.finders[path] = program
+            return program, []
+        if verdict is None:
+            mute.append(f"{program} fails without a bug too")
+    return None, mute
 
 
 def try_out(builds, path, text, args, end):
-    """What became of a change: (counted, who noticed, how many programs did not run)."""
-    lay_out(path, text)
-    left = 0
+    """What became of a change: (counted, who noticed, why that is not known)."""
+    mute = []
     for build in builds:
+        lay_out(path, text)  # a build that is looked at for the first time has tried its trap
         objects = planted(build, path)
         if not objects:
-            return build is not builds[0], None, left
+            return build is not builds[0], None, mute
         deadline = min(time.monotonic() + args.each, end)
-        program, left = noticed(build, path, *objects, deadline, args.suites)
+        program, why = noticed(build, path, *objects, deadline, args.suites)
         if program:
-            return True, program + ("" if build is builds[0] else " (sanitized)"), 0
-    return True, None, left
+            return True, program + ("" if build is builds[0] else " (sanitized)"), []
+        mute += why
+    return True, None, mute
+
+
+class Builds:
+    """The builds in the order in which a change meets them. The sanitized one is looked at when something has survived the first."""
+
+    def __init__(self, args):
+        self.args = args
+        self.folders = [f for f in (args.build, args.sanitized) if os.path.exists(f"{f}/compile_commands.json")]
+        self.looked_at = []
+
+    def __getitem__(self, at):
+        if at >= len(self.folders):
+            raise IndexError(at)
+        if at == len(self.looked_at):
+            build = Build(self.folders[at], self.args.folders, self.args.suites)
+            self.looked_at.append(build)
+            if not self.args.list:
+                check_itself(build)
+        return self.looked_at[at]
 
 
 def files_of(build, paths):
@@ -307,13 +361,49 @@ def draw(files, seed):
             yield path, site
 
 
+def of_line(path, line):
+    """Each change of one line."""
+    text = open(f"{ROOT}/{path}").read()
+    return [(path, site) for site in mutate.sites(text) if line_of(text, site[0])[0] == line]
+
+
+def same_ones():
+    """The changes that make no difference: (path, line, what it becomes)."""
+    out, path, before = set(), None, None
+    for line in open(SAME).read().splitlines():
+        if line.startswith("    - "):
+            before = line[6:]
+        elif line.startswith("    + "):
+            out.add((path, before, line[6:]))
+        elif not line.startswith(("#", " ")) and ":" in line:
+            path = line.split(":")[0]
+    return out
+
+
+def gone(same):
+    """Those whose line the file does not have any more."""
+    lines = {path: {line.strip() for line in open(f"{ROOT}/{path}")} if os.path.exists(f"{ROOT}/{path}") else set() for path, _, _ in same}
+    return sorted((path, before) for path, before, _ in same if before not in lines[path])
+
+
+def drawn(builds, args):
+    """The changes to try: each of the lines that are named, else any by chance; and the files that no program contains."""
+    lines = [path.rpartition(":") for path in args.paths if ":" in path]
+    if lines:
+        asked = [change for path, _, line in lines for change in of_line(path, int(line))]
+        args.count = len(asked)
+        return asked, []
+    found, unseen = files_of(builds[0], args.paths)
+    return draw(found, args.seed), unseen
+
+
 def options():
     p = argparse.ArgumentParser(prog="./dev mutants", description="Plants bugs drawn at random and asks whether a unit test notices.")
     p.add_argument("count", nargs="?", type=int, default=20, help="how many (20)")
-    p.add_argument("paths", nargs="*", help="files or folders (the product's)")
+    p.add_argument("paths", nargs="*", help="files, FILE:LINE or folders (the product's)")
     p.add_argument("--seed", default=None, help="what draws them (the commit's hash)")
     p.add_argument("--seconds", type=int, default=1 << 30, help="draw none after this time")
-    p.add_argument("--each", type=int, default=20, help="seconds of test programs for one in each build (20)")
+    p.add_argument("--each", type=int, default=60, help="seconds of test programs for one in each build (60)")
     p.add_argument("--suites", action="store_true", help="the simulator runs too, for what it contains")
     p.add_argument("--least", type=int, default=0, help="percent that have to be noticed (0)")
     p.add_argument("--build", default=f"{ROOT}/build/release", help="the release build (build/release)")
@@ -323,19 +413,26 @@ def options():
     if args.seed is None:
         args.seed = subprocess.run(["git", "-C", ROOT, "rev-parse", "HEAD"], capture_output=True, text=True).stdout.strip() or "none"
     args.paths = [os.path.relpath(os.path.abspath(path), ROOT) for path in args.paths] or FOLDERS
+    args.folders = [re.sub(r":\d+$", "", path) for path in args.paths] if args.paths != FOLDERS else FOLDERS
     return args
 
 
+def lines_of(text, site):
+    """(number of the line that changes, the line, what it becomes)."""
+    start, end, new, _ = site
+    return *line_of(text, start), line_of(text[:start] + new + text[end:], start)[1]
+
+
 def report(path, text, site, verdict):
-    start, end, new, kind = site
-    number, before = line_of(text, start)
-    after = line_of(text[:start] + new + text[end:], start)[1]
-    print(f"{verdict}: {path}:{number} ({kind})\n    - {before}\n    + {after}", flush=True)
+    number, before, after = lines_of(text, site)
+    print(f"{verdict}: {path}:{number} ({site[3]})\n    - {before}\n    + {after}", flush=True)
 
 
-def summary(tried, survivors, none, unknown, unseen, args, seconds):
-    print(f"\n{tried - len(survivors)} of {tried} noticed; {none} were no change or did not compile, {unknown} had too little time; "
+def summary(tried, survivors, none, unknown, unseen, slow, args, seconds):
+    print(f"\n{tried - len(survivors)} of {tried} noticed; {none} were no change or did not compile, {unknown} are unknown; "
           f"{seconds} s; --seed {args.seed}")
+    if slow:
+        print(f"take too long, so never run: {' '.join(sorted(slow))}")
     if unseen:
         print(f"in no unit program, so never drawn: {' '.join(unseen)}")
     for survivor in survivors:
@@ -347,33 +444,39 @@ def summary(tried, survivors, none, unknown, unseen, args, seconds):
 
 def main():
     args, began = options(), time.monotonic()
-    builds = [Build(folder, args.paths) for folder in (args.build, args.sanitized) if os.path.exists(f"{folder}/compile_commands.json")]
-    files, unseen = files_of(builds[0], args.paths)
-    tried, survivors, none, unknown = 0, [], 0, 0
+    builds = Builds(args)
+    changes, unseen = drawn(builds, args)
+    tried, survivors, none, unknown, same = 0, [], 0, 0, same_ones()
     end = began + args.seconds
-    if not args.list:
-        check_itself(builds)
-    for path, site in draw(files, args.seed):
+    for path, site in changes:
         if tried == args.count or time.monotonic() > end:
             break
         text = open(f"{ROOT}/{path}").read()
+        if (path, *lines_of(text, site)[1:]) in same:
+            none += 1
+            continue
         if args.list:
             tried += 1
             report(path, text, site, "drawn")
             continue
-        counted, program, left = try_out(builds, path, text[:site[0]] + site[2] + text[site[1]:], args, end)
+        counted, program, mute = try_out(builds, path, text[:site[0]] + site[2] + text[site[1]:], args, end)
         none += not counted
         if not counted:
             continue
-        if left:
+        if mute:
             unknown += 1
-            report(path, text, site, f"unknown, {left} programs did not run")
+            report(path, text, site, f"unknown, {'; '.join(mute)}")
             continue
         tried += 1
         report(path, text, site, f"noticed by {program}" if program else "SURVIVED")
         if not program:
             survivors.append((path, text, site))
-    return 0 if args.list else summary(tried, survivors, none, unknown, unseen, args, int(time.monotonic() - began))
+    for build in builds.looked_at:
+        build.remember()
+    for path, before in gone(same):
+        print(f"{os.path.relpath(SAME, ROOT)} is about a line that is not there: {path}: {before}")
+    slow = set().union(*(build.slow for build in builds.looked_at))
+    return 0 if args.list else summary(tried, survivors, none, unknown, unseen, slow, args, int(time.monotonic() - began))
 
 
 if __name__ == "__main__":

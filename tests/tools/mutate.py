@@ -41,12 +41,12 @@ def closing(toks, at):
 def spared(toks):
     """Indexes of what is said to people or only checked, of enums and of arrays' sizes."""
     out = set()
-    for i in range(2, len(toks) - 1):
+    for i in range(1, len(toks) - 1):
         kind, text = toks[i][:2]
         before, opens = toks[i - 1], toks[i + 1][1]
         if kind == "word" and SPARED.match(text) and opens == "(":
             out.update(range(i, closing(toks, i + 1) + 1))
-        if text == "{" and "enum" in (toks[i - 1][1], toks[i - 2][1]):
+        if text == "{" and "enum" in [t[1] for t in toks[max(0, i - 2):i]]:
             out.update(range(i, closing(toks, i) + 1))
         if kind == "word" and opens == "[" and (before[0] == "word" and before[1] != "return" or before[1] == ","):
             out.update(range(i, closing(toks, i + 1) + 1))
