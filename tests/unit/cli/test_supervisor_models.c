@@ -1,9 +1,14 @@
 /* Which models are loaded, without any process: who has room, and who goes. */
 #include "check.h"
+#include "cli/state_file.h"
 #include "cli/supervisor_internal.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 TEST(supervisor_models_a_load_without_room_is_given_up_after_a_minute) {
     const struct supervisor_config config = {.models_max = 1};
@@ -279,4 +284,45 @@ TEST(supervisor_models_a_load_that_can_have_no_room_ends_at_once) {
     EXPECT_EQ(models_load(&t.s, t.b, 2000, &err), 0);
     EXPECT_EQ(t.b->wanted, 1);
     turns_close(&t);
+}
+
+/* What a supervisor before this one left: a was loaded, b, which is not on demand, was not; and a worker of a's. */
+static void leave_state(struct turns *t, const struct child *worker, uint64_t start_ticks) {
+    struct state_file state = {.model_count = 2, .workers = {{1, 1}, {0, 1}}};
+    struct error err;
+    const struct state_child row = {
+        .role = CHILD_WORKER, .pid = worker->pid, .start_ticks = start_ticks};
+    vec_push(&state.children, row);
+    EXPECT_EQ(state_file_write(&state, t->dir, &err), 0);
+    state_file_release(&state);
+}
+
+TEST(supervisor_models_are_gone_on_with_only_where_a_process_runs_on) {
+    static char *argv[] = {"sleep", "60", NULL};
+    struct child worker = {.role = CHILD_WORKER, .pidfd = -1};
+    struct error err;
+    int gate;
+    if (child_start(&worker, "/bin/sleep", argv, NULL, &gate, &err))
+        check_fail(__FILE__, __LINE__, "no process: %s", err.text);
+    for (int runs = 0; runs < 2; runs++) {
+        struct turns t;
+        EXPECT(turns_open(&t));
+        t.b->terms.on_demand = false;
+        t.s.registered = false;
+        t.s.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+        leave_state(&t, &worker, worker.start_ticks + !runs); /* or its number is another's now */
+        children_adopt(&t.s, 1000);
+        EXPECT_EQ(t.s.children.count, 1);
+        EXPECT_EQ(t.a->wanted, runs);
+        EXPECT_EQ(t.b->wanted, !runs);
+        EXPECT(t.a->later && !t.b->later);
+        if (runs)
+            close(t.s.children.items[0]->pidfd);
+        close(t.s.epoll_fd);
+        turns_close(&t);
+    }
+    child_signal(&worker, SIGKILL);
+    child_open_gate(gate, false);
+    EXPECT_EQ(waitpid(worker.pid, NULL, 0), worker.pid);
+    close(worker.pidfd);
 }

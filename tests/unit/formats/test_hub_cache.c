@@ -7,9 +7,13 @@
 #include "formats/hub/hub.h"
 #include "formats/hub/unfinished.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 static struct error err;
@@ -117,6 +121,96 @@ TEST(hub_urls_and_origins) {
     EXPECT(!hub_url_same_origin("https://a.co/", "http://a.co/") &&
            !hub_url_same_origin("https://a.co/", "https://a.co.evil/") &&
            !hub_url_same_origin("https://a.co/", "https://a.co@evil/"));
+}
+
+/* Headers of one answer each, and what is read from them. */
+static const struct heads {
+    const char *lines;
+    int64_t first, total, retry_after_s;
+    const char *code, *next;
+} HEADS[] = {
+    {"Content-Range: bytes 0-4/5\r\n", 0, 5, -1, "", ""},
+    {"content-range:bytes 90-94/95\r\n", 90, 95, -1, "", ""},
+    {"Content-Range: Bytes 7-11/000012\r\n", 7, 12, -1, "", ""},
+    {"Content-Range: bytes 4999999995-4999999999/5000000000\r\n", 4999999995, 5000000000, -1, "",
+     ""},
+    {"Content-Range: bytes 0-4/*\r\n", -1, -1, -1, "", ""},
+    {"Content-Range: bytes 0-4//5\r\n", -1, -1, -1, "", ""},
+    {"Content-Range: bytes 0-4/:5\r\n", -1, -1, -1, "", ""},
+    {"Content-Range: bytes 0-4\r\n", -1, -1, -1, "", ""},
+    {"Content-Range: bytes 5/5\r\n", -1, -1, -1, "", ""},
+    {"Content-Range: bytes -4/5\r\n", -1, -1, -1, "", ""},
+    {"Content-Range: items 0-4/5\r\n", -1, -1, -1, "", ""},
+    {"X-Content-Range: bytes 0-4/5\r\n", -1, -1, -1, "", ""},
+    {"Retry-After: 0\r\nX-Error-Code: GatedRepo\r\n", -1, -1, 0, "GatedRepo", ""},
+    {"Retry-After: \t 90 \r\n", -1, -1, 90, "", ""},
+    {"Retry-After: :1\r\n", -1, -1, -1, "", ""},
+    {"Retry-After: /1\r\nX-Error-Code: a\033[1mb\177\r\n", -1, -1, -1, "a [1mb ", ""},
+    {"Link: <https://a.co/?x=1>; rel=\"next\"\r\n", -1, -1, -1, "", "https://a.co/?x=1"},
+    {"Link: <https://a.co/>; rel=\"last\"\r\n", -1, -1, -1, "", ""},
+};
+
+static void *answer_with_heads(void *arg) {
+    const int *listens = arg;
+    for (size_t i = 0; i < ARRAY_LEN(HEADS); i++) {
+        char asked[4096], answer[512];
+        size_t len = 0;
+        int fd = accept(*listens, NULL, NULL);
+        for (ssize_t n; (n = recv(fd, asked + len, sizeof asked - 1 - len, 0)) > 0;) {
+            len += (size_t)n;
+            asked[len] = 0;
+            if (strstr(asked, "\r\n\r\n"))
+                break;
+        }
+        snprintf(answer, sizeof answer,
+                 "HTTP/1.1 206 A Range\r\n%sContent-Length: 5\r\nConnection: close\r\n\r\nabcde",
+                 HEADS[i].lines);
+        CHECK(send(fd, answer, strlen(answer), MSG_NOSIGNAL) == (ssize_t)strlen(answer));
+        close(fd);
+    }
+    return NULL;
+}
+
+static bool take_five(void *ctx, const struct hub_request *r, const uint8_t *data, size_t len) {
+    (void)r;
+    buf_add(ctx, data, len);
+    return true;
+}
+
+TEST(hub_answers_say_their_range_when_to_ask_again_and_where_the_rest_is) {
+    struct hub_http *http;
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t at_len = sizeof at;
+    char url[64];
+    pthread_t server;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    setenv("no_proxy", "127.0.0.1", 1);
+    CHECK(!bind(fd, (struct sockaddr *)&at, sizeof at) && !listen(fd, 1) &&
+          !getsockname(fd, (struct sockaddr *)&at, &at_len));
+    snprintf(url, sizeof url, "http://127.0.0.1:%u/x", ntohs(at.sin_port));
+    if (hub_http_new(&http, url, NULL, 20, &err)) {
+        close(fd);
+        SKIP("hub", "this build cannot download");
+    }
+    CHECK(!pthread_create(&server, NULL, answer_with_heads, &fd));
+    for (size_t i = 0; i < ARRAY_LEN(HEADS); i++) {
+        const struct heads *want = &HEADS[i];
+        struct hub_request r = {.url = url, .take_body = take_five, .ctx = &text};
+        buf_reset(&text);
+        hub_http_start(http, &r);
+        EXPECT(hub_http_wait(http, 20000) == &r);
+        EXPECT_EQ(r.outcome, HUB_OK);
+        EXPECT_STR(buf_text(&text), "abcde");
+        if (r.range_first != want->first || r.range_total != want->total ||
+            r.retry_after_s != want->retry_after_s || strcmp(r.code, want->code) != 0 ||
+            strcmp(r.next, want->next) != 0)
+            check_fail(__FILE__, __LINE__, "of '%s': %lld / %lld, after %lld, '%s', '%s'",
+                       want->lines, (long long)r.range_first, (long long)r.range_total,
+                       (long long)r.retry_after_s, r.code, r.next);
+    }
+    CHECK(!pthread_join(server, NULL));
+    hub_http_free(&http);
+    close(fd);
 }
 
 TEST(hub_waits_grow_and_end) {

@@ -110,6 +110,51 @@ TEST(plans_of_a_pipeline_are_micro_batches_that_take_turns) {
     stage_free(stage);
 }
 
+/* Three on two stages do not come out even: the one that is left goes alone rather than beside one
+ * whose token is still under way. */
+TEST(a_token_under_way_on_two_stages_is_not_in_the_very_next_plan) {
+    struct stage *stage = stage_new(NULL);
+    put_together(stage, 1, 2);
+    EXPECT(hello_all(stage, 2));
+    for (uint32_t i = 0; i < 3; i++)
+        stage_simple(stage, i, 3, 40);
+    for (int turn = 0; turn < 50; turn++) {
+        stage_run(stage);
+        const struct stage_result *plans = stage->workers[0].results.items;
+        EXPECT(stage->workers[0].results.count > 1);
+        if (turn > 10 && turn < 40) {
+            EXPECT_EQ(plans[0].row_count + plans[1].row_count, 3);
+            EXPECT(!share_a_sequence(&plans[0], &plans[1]));
+        }
+        EXPECT(answer_from(stage, 1));
+        stage->now++;
+    }
+    finish_from(stage, 1);
+    for (uint32_t i = 0; i < 3; i++)
+        EXPECT(stage_is_right(stage, i, 0, 40));
+    stage_free(stage);
+}
+
+/* One plan at a time: nothing is under way when the next one is made, so it is filled. */
+TEST(whose_token_is_back_is_in_the_very_next_plan) {
+    struct stage *stage = stage_new(NULL);
+    put_together(stage, 1, 2);
+    for (uint32_t i = 0; i < 2; i++)
+        stage->workers[i].hello.steps_in_flight = 1;
+    EXPECT(hello_all(stage, 2));
+    for (uint32_t i = 0; i < 3; i++)
+        stage_simple(stage, i, 3, 40);
+    for (int turn = 0; turn < 30; turn++) {
+        stage_run(stage);
+        EXPECT_EQ(stage->workers[0].results.count, 1);
+        if (turn > 10)
+            EXPECT_EQ(stage->workers[0].results.items[0].row_count, 2);
+        EXPECT(answer_from(stage, 1));
+        stage->now++;
+    }
+    stage_free(stage);
+}
+
 TEST(a_lone_sequence_does_not_wait_for_its_turn) {
     struct stage *stage = stage_new(NULL);
     put_together(stage, 1, 3);
