@@ -2,7 +2,8 @@
 
 What people get wrong: a comparison that is off by its edge, a constant off by one, && for ||, MIN for MAX, a sign,
 a negation, a statement forgotten. Comments, strings, the preprocessor's lines, enums, sizes of arrays, and what only
-says what must be true (CHECK, functions named ..._check) or is written to a log stay as they are.
+says what must be true (CHECK, functions named ..._check) or is written to a log stay as they are; and settings of
+functions named ..._default, which could as well be a little more or less.
 """
 import re
 
@@ -50,7 +51,7 @@ def spared(toks):
             out.update(range(i, closing(toks, i) + 1))
         if kind == "word" and opens == "[" and (before[0] == "word" and before[1] != "return" or before[1] == ","):
             out.update(range(i, closing(toks, i + 1) + 1))
-        if text.endswith("_check") and before[1] == "void":
+        if text.endswith(("_check", "_default")) and before[1] == "void":
             body = closing(toks, i + 1) + 1
             if toks[body][1] == "{":
                 out.update(range(body, closing(toks, body) + 1))
