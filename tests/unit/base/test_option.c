@@ -370,6 +370,95 @@ TEST(option_help_names_every_row) {
     EXPECT(strstr(text, "`TRIREME_LONG_NAME`") && strstr(text, "text\\|json\\|none"));
 }
 
+/* ---- what is printed, byte for byte ---- */
+
+static const struct option_row PRINTED_ROWS[] = {
+    {"twenty-two-characters2", 0, OPTION_INT, 0, "7", .min = 1, .max = 9, .unit = "tokens",
+     .help = "It fits."},
+    {"twenty-three-characters", 'x', OPTION_INT, 0, "", .min = 2, .max = 9007199254740991.0,
+     .help = "It does not fit"},
+    {"bare", 'b', OPTION_BOOL, 0, "false", .aliases = "-e  --every !--no-bare", .important = true,
+     .help = ""},
+    {"wait", 0, OPTION_DURATION, 0, "1s", .max = 60000, .unit = "ms", .help = "How long.",
+     .group = "Times", .aliases = "--timeout"},
+    {"size", 0, OPTION_SIZE, 0, NULL, .min = 1024, .max = 2097152, .help = "A | B."},
+    {"ratio", 0, OPTION_FLOAT, 0, NULL, .min = -0.5, .max = 0, .help = "At most nothing.",
+     .group = "Times"},
+    {"kind", 'k', OPTION_ENUM, 0, "a", .choices = "a|b", .unit = "kinds", .help = "Which."},
+    {"never-seen", 0, OPTION_BOOL, 0, NULL, .hidden = true, .important = true, .help = "Hidden."},
+    {"nor-this", 0, OPTION_BOOL, 0, NULL, .hidden = true, .help = "Hidden."},
+};
+static const struct option_foreign FOREIGN[] = {
+    {"-a  --all", "*", "All is | always so.", NULL},
+    {"--maybe", "?yes", "It may be.", "It may not."},
+    {"--never", "*", NULL, "It cannot."},
+    {"--bare", NULL, "Nothing to do.", NULL},
+};
+static const struct option_table PRINTED = {.program = "trireme test",
+                                            .synopsis = "[OPTIONS]",
+                                            .summary = "Prints.",
+                                            .rows = PRINTED_ROWS,
+                                            .count = ARRAY_LEN(PRINTED_ROWS),
+                                            .foreign = FOREIGN,
+                                            .foreign_count = 1};
+
+static void print_all(void) {
+    option_print_help(&PRINTED);
+    option_print_markdown(&PRINTED);
+    option_print_foreign(FOREIGN, ARRAY_LEN(FOREIGN));
+}
+
+TEST(option_help_and_tables_are_these) {
+    EXPECT_STR(
+        output_of(print_all),
+        "Usage: trireme test [OPTIONS]\n"
+        "\n"
+        "Prints.\n"
+        "\n"
+        "What matters first:\n"
+        "  -b, --bare                       [false]; also -e, --every, --no-bare (means no)\n"
+        "\n"
+        "Options:\n"
+        "      --twenty-two-characters2 N  It fits [7]; 1 to 9 tokens\n"
+        "  -x, --twenty-three-characters N \n"
+        "                                  It does not fit; 2 or more\n"
+        "      --size SIZE                 A | B; 1k to 2m\n"
+        "  -k, --kind a|b                  Which [a]; kinds\n"
+        "\n"
+        "Times:\n"
+        "      --wait TIME                 How long [1s]; 0 to 1m; also --timeout\n"
+        "      --ratio X                   At most nothing; -0.5 to 0\n"
+        "\n"
+        "Everywhere:\n"
+        "      --config FILE               YAML file with these settings (name_with_underscores: value)\n"
+        "  -h, --help                      Print this and exit\n"
+        "\n"
+        "Each option can also be set as TRIREME_NAME in the environment or in the YAML file.\n"
+        "A flag wins over the environment, which wins over the file. The default is in [brackets].\n"
+        "Flags of llama-server, vLLM and SGLang are taken, too: docs/options.md lists what each does.\n"
+        "## trireme test\n"
+        "\n"
+        "Prints.\n"
+        "\n"
+        "| option | also | environment | value | default | what it does |\n"
+        "| --- | --- | --- | --- | --- | --- |\n"
+        "| `--twenty-two-characters2` |  | `TRIREME_TWENTY_TWO_CHARACTERS2` | N, 1 to 9 tokens | 7 | It fits. |\n"
+        "| `--twenty-three-characters` | `-x` | `TRIREME_TWENTY_THREE_CHARACTERS` | N, 2 or more |  | It does not fit |\n"
+        "| `--bare` | `-b`, `-e`, `--every`, `--no-bare` (means no) | `TRIREME_BARE` | true\\|false | false |  |\n"
+        "| `--wait` | `--timeout` | `TRIREME_WAIT` | TIME, 0 to 1m | 1s | How long. |\n"
+        "| `--size` |  | `TRIREME_SIZE` | SIZE, 1k to 2m |  | A \\| B. |\n"
+        "| `--ratio` |  | `TRIREME_RATIO` | X, -0.5 to 0 |  | At most nothing. |\n"
+        "| `--kind` | `-k` | `TRIREME_KIND` | a\\|b, kinds | a | Which. |\n"
+        "\n"
+        "| flag | with | what becomes of it |\n"
+        "| --- | --- | --- |\n"
+        "| `-a`, `--all` | * | taken: All is \\| always so. |\n"
+        "| `--maybe` | yes | taken: It may be.; refused otherwise |\n"
+        "| `--never` |  | refused: It cannot. |\n"
+        "| `--bare` |  | taken: Nothing to do. |\n"
+        "\n");
+}
+
 /* ---- other spellings ---- */
 
 struct spelled {

@@ -105,7 +105,7 @@ TEST(hub_listings_are_read_and_kept_as_they_are) {
     struct hub_listing l = {.files = {NULL, 0, 0}}, again = {.files = {NULL, 0, 0}};
     EXPECT_EQ(add_page(&l, "[{\"type\":\"directory\",\"path\":\"b\",\"size\":0,\"oid\":\"x\"},"
                            "{\"type\":\"file\",\"path\":\"b/c.json\",\"size\":7,\"oid\":\"" OID
-                           "\",\"more\":[{}]},"
+                           "\",\"more\":[{}],\"lfs\":null},"
                            "{\"type\":\"file\",\"path\":\"a.gguf\",\"size\":134,\"oid\":\"" OID
                            "\",\"lfs\":{\"oid\":\"" SHA "\",\"size\":5000000000}}]"),
               0);

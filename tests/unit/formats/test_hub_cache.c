@@ -125,29 +125,33 @@ TEST(hub_urls_and_origins) {
 
 /* Headers of one answer each, and what is read from them. */
 static const struct heads {
-    const char *lines;
+    const char *lines, *before; /* `before`: lines of an answer that announces it, or NULL */
     int64_t first, total, retry_after_s;
     const char *code, *next;
 } HEADS[] = {
-    {"Content-Range: bytes 0-4/5\r\n", 0, 5, -1, "", ""},
-    {"content-range:bytes 90-94/95\r\n", 90, 95, -1, "", ""},
-    {"Content-Range: Bytes 7-11/000012\r\n", 7, 12, -1, "", ""},
-    {"Content-Range: bytes 4999999995-4999999999/5000000000\r\n", 4999999995, 5000000000, -1, "",
-     ""},
-    {"Content-Range: bytes 0-4/*\r\n", -1, -1, -1, "", ""},
-    {"Content-Range: bytes 0-4//5\r\n", -1, -1, -1, "", ""},
-    {"Content-Range: bytes 0-4/:5\r\n", -1, -1, -1, "", ""},
-    {"Content-Range: bytes 0-4\r\n", -1, -1, -1, "", ""},
-    {"Content-Range: bytes 5/5\r\n", -1, -1, -1, "", ""},
-    {"Content-Range: bytes -4/5\r\n", -1, -1, -1, "", ""},
-    {"Content-Range: items 0-4/5\r\n", -1, -1, -1, "", ""},
-    {"X-Content-Range: bytes 0-4/5\r\n", -1, -1, -1, "", ""},
-    {"Retry-After: 0\r\nX-Error-Code: GatedRepo\r\n", -1, -1, 0, "GatedRepo", ""},
-    {"Retry-After: \t 90 \r\n", -1, -1, 90, "", ""},
-    {"Retry-After: :1\r\n", -1, -1, -1, "", ""},
-    {"Retry-After: /1\r\nX-Error-Code: a\033[1mb\177\r\n", -1, -1, -1, "a [1mb ", ""},
-    {"Link: <https://a.co/?x=1>; rel=\"next\"\r\n", -1, -1, -1, "", "https://a.co/?x=1"},
-    {"Link: <https://a.co/>; rel=\"last\"\r\n", -1, -1, -1, "", ""},
+    {"Content-Range: bytes 0-4/5\r\n", NULL, 0, 5, -1, "", ""},
+    {"content-range:bytes 90-94/95\r\n", NULL, 90, 95, -1, "", ""},
+    {"Content-Range: Bytes 7-11/000012\r\n", NULL, 7, 12, -1, "", ""},
+    {"Content-Range: bytes 4999999995-4999999999/5000000000\r\n", NULL, 4999999995, 5000000000, -1,
+     "", ""},
+    {"Content-Range: bytes 0-4/*\r\n", NULL, -1, -1, -1, "", ""},
+    {"Content-Range: bytes 0-4//5\r\n", NULL, -1, -1, -1, "", ""},
+    {"Content-Range: bytes 0-4/:5\r\n", NULL, -1, -1, -1, "", ""},
+    {"Content-Range: bytes 0-4\r\n", NULL, -1, -1, -1, "", ""},
+    {"Content-Range: bytes 5/5\r\n", NULL, -1, -1, -1, "", ""},
+    {"Content-Range: bytes -4/5\r\n", NULL, -1, -1, -1, "", ""},
+    {"Content-Range: items 0-4/5\r\n", NULL, -1, -1, -1, "", ""},
+    {"X-Content-Range: bytes 0-4/5\r\n", NULL, -1, -1, -1, "", ""},
+    {"Retry-After: 0\r\nX-Error-Code: GatedRepo\r\n", NULL, -1, -1, 0, "GatedRepo", ""},
+    {"Retry-After: \t 90 \r\n", NULL, -1, -1, 90, "", ""},
+    {"Retry-After: :1\r\n", NULL, -1, -1, -1, "", ""},
+    {"Retry-After: /1\r\nX-Error-Code: a\033[1mb\177\r\n", NULL, -1, -1, -1, "a [1mb ", ""},
+    {"Link: <https://a.co/?x=1>; rel=\"next\"\r\n", NULL, -1, -1, -1, "", "https://a.co/?x=1"},
+    {"Link: <https://a.co/>; rel=\"last\"\r\n", NULL, -1, -1, -1, "", ""},
+    {"",
+     "Content-Range: bytes 0-4/5\r\nRetry-After: 7\r\nX-Error-Code: Early\r\n"
+     "Link: <https://a.co/>; rel=\"next\"\r\n",
+     -1, -1, -1, "", ""},
 };
 
 static void *answer_with_heads(void *arg) {
@@ -162,9 +166,12 @@ static void *answer_with_heads(void *arg) {
             if (strstr(asked, "\r\n\r\n"))
                 break;
         }
-        snprintf(answer, sizeof answer,
-                 "HTTP/1.1 206 A Range\r\n%sContent-Length: 5\r\nConnection: close\r\n\r\nabcde",
-                 HEADS[i].lines);
+        const char *before = HEADS[i].before;
+        snprintf(
+            answer, sizeof answer,
+            "%s%s%sHTTP/1.1 206 A Range\r\n%sContent-Length: 5\r\nConnection: close\r\n\r\nabcde",
+            before ? "HTTP/1.1 100 Continue\r\n" : "", before ? before : "", before ? "\r\n" : "",
+            HEADS[i].lines);
         CHECK(send(fd, answer, strlen(answer), MSG_NOSIGNAL) == (ssize_t)strlen(answer));
         close(fd);
     }

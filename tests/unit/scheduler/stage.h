@@ -86,6 +86,8 @@ struct stage_stream {
     uint32_t times_told;            /* runs with times of more than 0 ms */
     float vector[STAGE_VECTOR];
     uint32_t vector_width, vector_count; /* and how often it came */
+    uint32_t other_count;                /* of its tokens, made by another replica's bits */
+    struct u128 fingerprint;             /* of the last ones */
 };
 struct stage_request {
     struct stage_stream choices[STAGE_CHOICES];
@@ -234,8 +236,11 @@ static inline void stage_on_deltas(void *ctx, struct u128 gateway,
         if (deltas->flags.items[i] & WIRE_DELTA_ACCEPTED)
             request->accepted++;
         for (uint32_t k = 0; k < deltas->token_counts.items[i]; k++)
-            if (deltas->indexes.items[i] + k == stream->tokens.count)
+            if (deltas->indexes.items[i] + k == stream->tokens.count) {
                 vec_push(&stream->tokens, tokens[k]);
+                stream->other_count += (deltas->flags.items[i] & WIRE_DELTA_OTHER_FINGERPRINT) != 0;
+                stream->fingerprint = deltas->fingerprints.items[i];
+            }
         stream->cached = deltas->cached_counts.items[i];
         CHECK(width <= STAGE_VECTOR);
         if (width) {

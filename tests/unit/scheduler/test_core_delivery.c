@@ -447,3 +447,117 @@ TEST(delivery_carries_logprobs_and_repeats_them) {
     vec_release(&world.requests[0].prompt);
     sched_free(&s);
 }
+
+TEST(delivery_higher_attempt_cannot_hold_what_the_model_has_not) {
+    static const struct {
+        uint32_t token, max_tokens;
+        bool valid;
+    } CASES[] = {{STAGE_WIDTH - 1, 2, true}, {STAGE_WIDTH, 2, false}, {STAGE_WIDTH - 1, 1, false}};
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct stage *stage = deaf_stage();
+        struct wire_submit submit = stage_submit(stage, 0, 10, CASES[i].max_tokens, 0);
+        uint32_t emitted[2] = {1, CASES[i].token};
+        struct wire_choice choice = {.emitted = {emitted, 2}};
+        stage_send(stage, &submit);
+        stage_run(stage);
+        submit.choices = &choice;
+        submit.choice_count = 1;
+        submit.attempt = 1;
+        submit.resumed = true;
+        stage_send(stage, &submit);
+        EXPECT_EQ(stage->requests[0].reject, CASES[i].valid ? 0 : WIRE_REJECT_INVALID);
+        stage_free(stage);
+    }
+}
+
+/* Runs request 0 on worker 0 until it dies after some tokens, and to its end on worker 1. */
+static struct stage *change_worker(struct u128 fingerprint, bool told_at_the_end) {
+    struct stage *stage = stage_new(NULL);
+    CHECK(stage_hello(stage, stage_worker(stage, 0)) == 0);
+    stage->deaf = told_at_the_end;
+    stage->auto_ack = !told_at_the_end;
+    stage_simple(stage, 0, 10, 20);
+    for (int i = 0; i < 7; i++) {
+        stage_run(stage);
+        CHECK(stage_answer(stage, &stage->workers[0]));
+    }
+    struct wire_exited exited = {.instance = stage->workers[0].instance};
+    stage->workers[0].results.count = 0;
+    sched_worker_exited(stage->s, stage->now, &exited);
+    stage_run(stage);
+    struct stage_worker *w = stage_worker(stage, 1);
+    w->hello.fingerprint = fingerprint;
+    CHECK(stage_hello(stage, w) == 0);
+    stage_finish(stage);
+    if (told_at_the_end) {
+        struct wire_resend resend = {.request = stage_id(0), .index = 0};
+        stage->deaf = false;
+        sched_resend(stage->s, stage->now, stage->gateway, &resend);
+        stage_run(stage);
+    }
+    return stage;
+}
+
+/* Which tokens another kind of machine made, whose bits may differ: also where all are told at once. */
+TEST(delivery_tells_which_tokens_another_kind_of_replica_made) {
+    for (int at_the_end = 0; at_the_end < 2; at_the_end++)
+        for (int differs = 0; differs < 2; differs++) {
+            struct stage *stage = change_worker((struct u128){3, differs ? 5 : 4}, at_the_end);
+            EXPECT(stage_is_right(stage, 0, 0, 20));
+            const struct stage_stream *stream = &stage->requests[0].choices[0];
+            EXPECT_EQ(stream->other_count, differs ? 13 : 0);
+            EXPECT(stream->fingerprint.hi == (differs ? 5 : 4));
+            stage_free(stage);
+        }
+}
+
+/* Its gateway was gone for a while, and asks again for what it had asked for. */
+TEST(delivery_resumable_request_goes_back_to_its_gateway_by_the_same_submit) {
+    struct stage *stage = stage_new(NULL);
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
+    struct wire_submit submit = stage_submit(stage, 0, 10, 20, 0);
+    submit.resumable = true;
+    stage_send(stage, &submit);
+    stage_run(stage);
+    stage_answer(stage, &stage->workers[0]);
+    sched_gateway_gone(stage->s, stage->now, stage->gateway);
+    stage->auto_ack = false;
+    stage_finish(stage);
+    EXPECT(stage->requests[0].choices[0].tokens.count < 20);
+    stage_send(stage, &submit);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 0, 0, 20));
+    EXPECT_EQ(sched_counts(stage->s).stale_messages, 0);
+    stage_free(stage);
+}
+
+/* What has come in part is asked for again later, not at once. */
+TEST(delivery_waits_again_after_each_ack) {
+    struct stage *stage = deaf_stage();
+    stage_simple(stage, 0, 10, 20);
+    stage_finish(stage);
+    stage->now += 600;
+    ack(stage, 0, 0, 5);
+    uint32_t before = stage->deltas_count;
+    stage->now += stage->config.retransmit_ms - 1;
+    stage_run(stage);
+    EXPECT_EQ(stage->deltas_count, before);
+    stage->now++;
+    stage_run(stage);
+    EXPECT_EQ(stage->deltas_count, before + 1);
+    stage_free(stage);
+}
+
+TEST(delivery_silent_gateway_without_a_request_is_dropped_in_time_too) {
+    struct stage *stage = stage_new(NULL);
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
+    stage_run(stage);
+    sched_gateway_silent(stage->s, stage->now, stage->gateway);
+    stage_run(stage);
+    EXPECT_EQ(stage->wants, stage->now + stage->config.silence_drop_ms);
+    EXPECT_EQ(sched_counts(stage->s).gateways, 1);
+    stage->now = stage->wants;
+    stage_run(stage);
+    EXPECT_EQ(sched_counts(stage->s).gateways, 0);
+    stage_free(stage);
+}

@@ -97,6 +97,13 @@ TEST(poison_is_remembered_against_a_higher_attempt) {
     submit.resumed = true;
     stage_send(stage, &submit);
     EXPECT_EQ(stage->requests[0].reject, WIRE_REJECT_POISON);
+    stage->gateway = (struct u128){43, 43}; /* another one's, and its answer may be lost */
+    submit.attempt = stage->requests[0].attempt = 2;
+    for (int i = 0; i < 2; i++) {
+        stage->requests[0].reject = 0;
+        stage_send(stage, &submit);
+        EXPECT_EQ(stage->requests[0].reject, WIRE_REJECT_POISON);
+    }
     EXPECT(!run_until_death(stage, &stage->workers[0]));
     stage_free(stage);
 }

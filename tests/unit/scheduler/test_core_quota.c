@@ -125,6 +125,18 @@ TEST(quota_gives_back_what_was_not_taken) {
     stage_free(stage);
 }
 
+/* And no more than it took: what others of the tenant used stays used. */
+TEST(quota_gives_back_no_more_than_was_taken) {
+    struct stage *stage = one_worker();
+    EXPECT_EQ(ask(stage, 0, 1, 0, 6000, 2000, 4), 0);
+    EXPECT_EQ(ask(stage, 1, 1, 0, 6000, 3000, 4), WIRE_REJECT_TOO_LONG);
+    EXPECT_EQ(ask(stage, 2, 1, 0, 6000, 2000, 4), 0);
+    EXPECT_EQ(ask(stage, 3, 1, 0, 6000, 2000, 4), 0);
+    EXPECT_EQ(ask(stage, 4, 1, 0, 6000, 20, 4), WIRE_REJECT_TENANT_TOKENS);
+    stage_finish(stage);
+    stage_free(stage);
+}
+
 /* Of two tenants that always want more, one has three times the other's weight. */
 TEST(quota_weights_share_the_steps) {
     struct stage *stage = stage_new(NULL);

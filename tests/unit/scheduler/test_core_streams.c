@@ -55,6 +55,7 @@ TEST(streams_move_to_who_asks_by_name) {
     EXPECT(u128_equal(stage->attached_by, stage->gateway));
     EXPECT(u128_equal(stage->attached.request, stage_id(1)));
     EXPECT_EQ(stage->attached.prompt.count, 10);
+    EXPECT_EQ(stage->attached.deadline_ms, 0); /* none */
     EXPECT(bytes_equal(stage->attached.presentation, bytes_str("how to show it")));
     EXPECT_EQ(stage->requests[0].reject, WIRE_REJECT_MOVED); /* whoever had it is told */
     attach(stage, 1, "talk");                                /* its answer may have been lost */
@@ -224,5 +225,22 @@ TEST(streams_with_a_name_that_is_asked_for_again_end) {
     EXPECT(stage_is_right(stage, 1, 0, 50));
     EXPECT_EQ(sched_counts(stage->s).finished[WIRE_FINISH_CANCELLED], 1);
     EXPECT_EQ(sched_counts(stage->s).records, 1);
+    stage_free(stage);
+}
+
+/* What is left of its time goes along; 0 would mean that there is no end to it. */
+TEST(streams_keep_their_deadlines) {
+    struct stage *stage = begin(NULL);
+    struct wire_submit submit = submit_named(stage, 0, "talk");
+    submit.deadline_ms = 60000;
+    stage_send(stage, &submit);
+    some_steps(stage);
+    stage->now += 20000;
+    attach(stage, 1, "talk");
+    EXPECT_EQ(stage->attached.deadline_ms, 40000);
+    stage->now += 40000;
+    attach(stage, 2, "talk");
+    EXPECT_EQ(stage->attached_count, 2);
+    EXPECT_EQ(stage->attached.deadline_ms, 1);
     stage_free(stage);
 }

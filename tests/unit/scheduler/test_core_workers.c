@@ -301,6 +301,7 @@ TEST(workers_resumed_request_never_continues_on_another_revision) {
     stage->now += stage->config.revision_grace_ms - 1;
     stage_run(stage);
     EXPECT_EQ(stage->requests[0].reject, 0);
+    EXPECT_EQ(stage->wants, stage->now + 1);
     stage->now += 1;
     stage_run(stage);
     EXPECT(stage->requests[0].reject == WIRE_REJECT_REVISION);
@@ -471,4 +472,47 @@ TEST(a_replica_with_an_older_rank_takes_no_token_lists) {
     submit_with(stage, 0, BAD_WORDS);
     EXPECT_EQ(stage->requests[0].reject, WIRE_REJECT_OLD_WORKERS);
     stage_free(stage);
+}
+
+TEST(workers_bundles_come_from_one_that_has_loaded) {
+    struct stage *stage = stage_new(NULL);
+    const struct u128 bundle = {6, 6};
+    for (uint32_t i = 0; i < 3; i++) {
+        struct stage_worker *w = stage_worker(stage, i);
+        w->hello.bundle = bundle;
+        w->hello.state = i == 1 ? WIRE_STATE_IDLE : WIRE_STATE_LOADING;
+        EXPECT_EQ(stage_hello(stage, w), 0);
+    }
+    EXPECT(u128_equal(sched_bundle_source(stage->s, bundle), stage_instance(1)));
+    EXPECT(u128_is_zero(sched_bundle_source(stage->s, (struct u128){6, 7})));
+    stage_free(stage);
+}
+
+/* A worker that loses its blocks lives: nobody has killed it. */
+TEST(workers_that_lose_their_blocks_again_and_again_make_no_suspects) {
+    struct stage *stage = running_stage(1);
+    struct stage_worker *w = &stage->workers[0];
+    for (int i = 0; i < 8; i++) {
+        stage_run(stage);
+        sched_blocks_lost(stage->s, stage->now, w->instance, w->hello.incarnation);
+        w->hello.incarnation++;
+        EXPECT_EQ(stage_hello(stage, w), 0);
+    }
+    stage_finish(stage);
+    EXPECT_EQ(stage->requests[0].reject, 0);
+    EXPECT(stage_is_right(stage, 0, 0, 60));
+    EXPECT_EQ(sched_counts(stage->s).attributable_deaths, 0);
+    stage_free(stage);
+}
+
+TEST(workers_names_of_models_are_as_long_as_the_wire_takes) {
+    static char name[WIRE_MAX_TEXT + 1];
+    memset(name, 'm', sizeof name);
+    for (size_t more = 0; more < 2; more++) {
+        struct stage *stage = stage_new(NULL);
+        struct stage_worker *w = stage_worker(stage, 0);
+        w->hello.model = bytes_of(name, WIRE_MAX_TEXT + more);
+        EXPECT_EQ(stage_hello(stage, w), more ? ERR_INVALID : 0);
+        stage_free(stage);
+    }
 }

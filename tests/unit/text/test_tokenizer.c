@@ -360,6 +360,12 @@ TEST(bos_and_eos_come_from_the_configs) {
     EXPECT_EQ(eos.ids[2], 7);
     EXPECT_EQ(tokenizer_prefix(t).count, 1);
     tokenizer_free(&t);
+    EXPECT_EQ(
+        tokenizer_load(buf_bytes(&json), config, bytes_str("{\"eos_token_id\": 9}"), &t, NULL), 0);
+    eos = tokenizer_eos(t);
+    EXPECT_EQ(eos.count, 2);
+    EXPECT_EQ(eos.ids[1], 9);
+    tokenizer_free(&t);
     buf_release(&json);
 }
 
