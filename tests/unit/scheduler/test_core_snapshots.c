@@ -116,3 +116,25 @@ TEST(snapshots_are_not_asked_of_a_worker_without_room_for_them) {
     EXPECT_EQ(stage->workers[0].ops.count, 0);
     stage_free(stage);
 }
+
+/* A worker that registers anew with more or less room: what it says now counts. */
+TEST(snapshots_are_as_many_as_the_last_hello_says) {
+    static const uint32_t COUNTS[] = {1, 3, 2};
+    struct stage *stage = recurrent(COUNTS[0]);
+    struct stage_worker *w = &stage->workers[0];
+    uint32_t idx = 0;
+    for (size_t i = 0; i < ARRAY_LEN(COUNTS); i++) {
+        if (i) {
+            w->hello.snapshot_count = COUNTS[i];
+            w->hello.incarnation++;
+            w->ops.count = w->sealed_ids.count = w->sealed_hashes.count = 0;
+            CHECK(stage_hello(stage, w) == 0);
+        }
+        for (uint32_t again = 0; again < 2; again++)
+            for (uint32_t salt = 0; salt < COUNTS[i]; salt++)
+                EXPECT_EQ(ask(stage, idx++, 40, salt), again ? 32 : 0);
+        for (size_t k = 0; k < w->ops.count; k++)
+            EXPECT(w->ops.items[k].kind != WIRE_OP_SNAPSHOT || w->ops.items[k].target < COUNTS[i]);
+    }
+    stage_free(stage);
+}
