@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "http/http_parse.h"
+#include "http/http_server.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -518,4 +519,19 @@ TEST(types_lists_and_queries) {
     EXPECT_EQ(http_query_find(bytes_str("a=%gg"), "a", out, sizeof out), -1);
     EXPECT_STR(http_status_text(404), "Not Found");
     EXPECT_STR(http_status_text(299), "Unknown");
+}
+
+TEST(request_ids_are_letters_digits_and_some_marks) {
+    static const char GOOD[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:/+=@";
+    char id[HTTP_REQUEST_ID_MAX + 1];
+    memset(id, 'a', sizeof id);
+    EXPECT(!http_is_request_id(bytes_of(id, 0)) && http_is_request_id(bytes_of(id, 1)));
+    EXPECT(http_is_request_id(bytes_of(id, HTTP_REQUEST_ID_MAX)));
+    EXPECT(!http_is_request_id(bytes_of(id, HTTP_REQUEST_ID_MAX + 1)));
+    for (int c = 0; c < 256; c++) {
+        id[1] = (char)c;
+        if (http_is_request_id(bytes_of(id, 3)) != (c && strchr(GOOD, c)))
+            check_fail(__FILE__, __LINE__, "byte %d", c);
+    }
 }

@@ -36,9 +36,8 @@ TEST(place_leaves_blocks_for_those_that_run) {
         bool both;
     } CASES[] = {
         /* blocks in all; blocks of the first; of the second */
-        {16, 4, 11, true},
-        {16, 4, 12, false},
-        {7, 3, 4, true}, /* an eighth of seven is none */
+        {16, 4, 11, true}, {16, 4, 12, false}, {7, 3, 4, true}, /* an eighth of seven is none */
+        {8, 3, 4, true},   {8, 3, 5, false},                    /* and of eight it is one */
     };
     for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
         struct stage *stage = with_blocks(CASES[i].blocks);
