@@ -300,6 +300,30 @@ static void send_garbage(void *raw, uint64_t round) {
     zmq_send(raw, "payload", 7, 0);
 }
 
+/* A good frame is dropped, too, if more comes with it: not ours, whatever it is. */
+TEST(link_drops_what_has_more_parts_than_ours) {
+    const char *endpoint = test_endpoint();
+    struct test_server s = {0};
+    EXPECT(test_server_open(&s, endpoint, 5, 400));
+    void *context = zmq_ctx_new();
+    uint8_t id[26] = {'T', WIRE_ROLE_WORKER, 1, 2, 3}, head[FRAME_BYTES];
+    void *raw = open_raw(context, endpoint, id, sizeof id);
+    frame_write(head, WIRE_HEARTBEAT, (struct epoch){5, {1, 1}}, bytes_of("payload", 7));
+    for (int more = 3; more >= 0; more--) {
+        zmq_send(raw, head, FRAME_BYTES, ZMQ_SNDMORE);
+        zmq_send(raw, "payload", 7, more ? ZMQ_SNDMORE : 0);
+        for (int i = 0; i < more; i++)
+            zmq_send(raw, "more", 4, i + 1 < more ? ZMQ_SNDMORE : 0);
+    }
+    TURN_UNTIL(&s, NULL, 2000, link_server_stats(s.link)->received_frames);
+    EXPECT_EQ(link_server_stats(s.link)->bad_frames, 3);
+    EXPECT_EQ(link_server_stats(s.link)->received_frames, 1);
+    zmq_close(raw);
+    zmq_ctx_term(context);
+    test_close(&s, NULL);
+    test_endpoint_remove(endpoint);
+}
+
 TEST(link_ignores_garbage_from_raw_peers) {
     const char *endpoint = test_endpoint();
     struct test_server s = {.echo = true};
