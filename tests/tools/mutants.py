@@ -14,9 +14,9 @@ program was built. So the programs are built first, and what cannot survive, a f
 tried before anything is drawn. With --suites the simulator runs after them where it contains the file. What none
 of them noticed has the same programs of the sanitized build to pass. A mutant that does not compile, or whose
 machine code is the same, is not counted: another is drawn. Nor is one that makes no difference, as mutants_same.txt
-says with the reason, nor one that nothing noticed while a program did
-not run for want of time, or fails without a bug too: what became of it is unknown. Programs that take longer than
-thirty seconds do not run, and are named at the end. All of it is under build/mutants; the sources are not touched.
+says with the reason; nor one that nothing noticed while a program did not run for want of time, or fails without a
+bug too: what became of it is unknown. Programs that wait most of half a minute (WAITERS) never run. All of it is
+under build/mutants; the sources are not touched.
 
 Prints each mutant and what noticed it, then what survived. Exit status 1: fewer than --least percent of them
 were noticed.
@@ -40,7 +40,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 FOLDERS = ("gateway scheduler worker text proto base model formats grammar http cli kernels/cpu kernels/ref").split()
 WORK = f"{ROOT}/build/mutants"
 OVERLAY = f"{WORK}/source"
-SLOWEST_S = 30  # what a program may take to run here at all
+SLOWEST_S = 60  # of one program whose time is not known yet
+WAITERS = ("test_scheduler_process",)  # half a minute each, in which it waits: never run here
 KNOWN = f"{WORK}/known.json"  # what runs before this one have learned
 SAME = f"{ROOT}/tests/tools/mutants_same.txt"  # changes that change nothing that anybody could see
 CHECKED = "proto/liveness.c"  # what is made to trap at its start
@@ -67,7 +68,6 @@ class Build:
         known = json.load(open(KNOWN)).get(folder, {}) if os.path.exists(KNOWN) else {}
         self.durations = known.get("durations", {})  # program: seconds where it succeeded
         self.finders = known.get("finders", {})  # file: the program that noticed its last mutant
-        self.slow = set()  # programs that did not run because they take too long
         self.clean = {}  # program, file, what it is linked of: it succeeds without a bug
         self.work = f"{WORK}/{os.path.basename(folder)}"
         os.makedirs(self.work, exist_ok=True)
@@ -118,7 +118,7 @@ class Build:
         words = set(re.split(r"[_./]", os.path.basename(stem)))
         every = [p for p in self.programs if any(u and u <= self.programs[p] for u in units)]
         near = [p for p in every if p.startswith(f"test_{folder}_") or f"{stem}.h" in self.includes(p)]
-        tests = near or [p for p in every if p != "sim"]
+        tests = [p for p in near or every if p != "sim" and p not in WAITERS]
         tests.sort(key=lambda p: (p != self.finders.get(path), f"{stem}.h" not in self.includes(p), -len(words & set(p.split("_"))),
                                   self.durations.get(p, 1), p))
         return tests + [p for p in every if p == "sim" and simulator]
@@ -205,7 +205,7 @@ def planted(build, path):
 
 
 def passes(build, program, binary):
-    """Does a test program succeed? One that hangs does not; None: it took long, which it may always do."""
+    """Does a test program succeed? One that takes too long does not."""
     command = [binary, "--seeds", "1..200", "--jobs", "2"] if program == "sim" else [binary]
     env = os.environ | {"TRIREME_TEST_FIRST": "1", "TRIREME_TEST_SEED": "1"}
     known, began = build.durations.get(program), time.monotonic()
@@ -214,12 +214,10 @@ def passes(build, program, binary):
     try:
         status = process.wait(timeout=SLOWEST_S if known is None else 5 + 5 * known)
     except subprocess.TimeoutExpired:
-        status = None if known is None else 1
+        status = 1
     end_group(process)
-    if status is None:
-        return None
     if status == 0:
-        build.durations[program] = min(known or SLOWEST_S, time.monotonic() - began)
+        build.durations[program] = time.monotonic() - began
     return status == 0
 
 
@@ -248,18 +246,12 @@ def inputs(build, program):
 def fails(build, program, path, objects, clean):
     """Does a program fail twice by these objects, and not with the clean ones? None: it fails, or does not link, with those too."""
     binary = linked(build, program, objects)
-    first = bool(binary) and passes(build, program, binary)
-    if first or (binary and first is not None and passes(build, program, binary)):
+    if binary and (passes(build, program, binary) or passes(build, program, binary)):
         return False
     key = (program, path, inputs(build, program))
     if key not in build.clean:
         without = linked(build, program, clean)
         build.clean[key] = bool(without) and passes(build, program, without)
-    if build.clean[key] is None:
-        build.durations[program] = float("inf")
-        return False
-    if build.clean[key] and first is None:  # now it is known how long it may take
-        return fails(build, program, path, objects, clean)
     return bool(binary) if build.clean[key] else None
 
 
@@ -279,9 +271,6 @@ def noticed(build, path, objects, clean, deadline, simulator):
     mute = []
     holders = build.holders(path, simulator)
     for at, program in enumerate(holders):
-        if build.durations.get(program, 0) > SLOWEST_S:
-            build.slow.add(program)
-            continue
         if time.monotonic() > deadline:
             return None, mute + [f"{len(holders) - at} programs did not run"]
         verdict = fails(build, program, path, objects, clean)
@@ -428,11 +417,9 @@ def report(path, text, site, verdict):
     print(f"{verdict}: {path}:{number} ({site[3]})\n    - {before}\n    + {after}", flush=True)
 
 
-def summary(tried, survivors, none, unknown, unseen, slow, args, seconds):
+def summary(tried, survivors, none, unknown, unseen, args, seconds):
     print(f"\n{tried - len(survivors)} of {tried} noticed; {none} were no change or did not compile, {unknown} are unknown; "
           f"{seconds} s; --seed {args.seed}")
-    if slow:
-        print(f"take too long, so never run: {' '.join(sorted(slow))}")
     if unseen:
         print(f"in no unit program, so never drawn: {' '.join(unseen)}")
     for survivor in survivors:
@@ -475,8 +462,7 @@ def main():
         build.remember()
     for path, before in gone(same):
         print(f"{os.path.relpath(SAME, ROOT)} is about a line that is not there: {path}: {before}")
-    slow = set().union(*(build.slow for build in builds.looked_at))
-    return 0 if args.list else summary(tried, survivors, none, unknown, unseen, slow, args, int(time.monotonic() - began))
+    return 0 if args.list else summary(tried, survivors, none, unknown, unseen, args, int(time.monotonic() - began))
 
 
 if __name__ == "__main__":
