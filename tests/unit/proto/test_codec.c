@@ -261,6 +261,75 @@ TEST(codec_refuses_what_is_out_of_bounds) {
     bench_release(&t);
 }
 
+static bool hello_passes(const struct wire_hello *hello) {
+    struct wire_hello got;
+    struct arena arena;
+    struct buf out;
+    arena_init(&arena, 0, 0);
+    buf_init(&out, 0);
+    message_pack_hello(hello, &out);
+    bool passes = message_unpack_hello(buf_bytes(&out), &arena, &got, NULL) == 0;
+    buf_release(&out);
+    arena_release(&arena);
+    return passes;
+}
+
+/* Of what a worker that is ready must have, one at a time is missing; while it loads it needs no sizes. */
+TEST(codec_a_workers_hello_has_all_that_it_needs) {
+    static const struct wire_kv_group group = {
+        .kind = WIRE_GROUP_FULL, .block_tokens = 16, .block_count = 4};
+    static const uint32_t held[1] = {3}, beyond[1] = {4};
+    static const struct u128 hashes[1] = {{1, 1}};
+    const struct wire_hello good = {.role = WIRE_ROLE_WORKER,
+                                    .instance = {1, 1},
+                                    .replica = {1, 1},
+                                    .tp = 2,
+                                    .rank = 1,
+                                    .pp = 2,
+                                    .stage = 1,
+                                    .incarnation = 1,
+                                    .state = WIRE_STATE_IDLE,
+                                    .slot_count = 1,
+                                    .max_step_tokens = 1,
+                                    .max_context = 1,
+                                    .logits_width = 1,
+                                    .steps_in_flight = 1,
+                                    .groups = &group,
+                                    .group_count = 1,
+                                    .held_blocks = {held, 1},
+                                    .held_hashes = {hashes, 1}};
+    struct wire_hello h = good;
+    EXPECT(hello_passes(&h));
+    uint32_t *const sizes[] = {&h.slot_count, &h.max_step_tokens, &h.max_context, &h.logits_width,
+                               &h.steps_in_flight};
+    for (size_t i = 0; i < ARRAY_LEN(sizes); i++)
+        for (int loads = 0; loads < 2; loads++) {
+            h = good;
+            *sizes[i] = 0;
+            h.state = loads ? WIRE_STATE_LOADING : WIRE_STATE_IDLE;
+            EXPECT_EQ(hello_passes(&h), loads);
+        }
+#define REFUSED_IF(change)                                                                         \
+    do {                                                                                           \
+        h = good;                                                                                  \
+        change;                                                                                    \
+        EXPECT(!hello_passes(&h));                                                                 \
+    } while (0)
+    REFUSED_IF(h.group_count = 0);
+    REFUSED_IF(h.instance = (struct u128){0});
+    REFUSED_IF(h.state = 0);
+    REFUSED_IF(h.incarnation = 0);
+    REFUSED_IF(h.rank = 2);
+    REFUSED_IF(h.stage = 2);
+    REFUSED_IF(h.held_hashes.count = 0);
+    REFUSED_IF(h.held_blocks.items = beyond);
+#undef REFUSED_IF
+    h = good;
+    h.role = WIRE_ROLE_GATEWAY;
+    h.state = 0;
+    EXPECT(hello_passes(&h));
+}
+
 TEST(codec_a_refused_submit_still_tells_who_asked) {
     struct bench t;
     bench_init(&t);

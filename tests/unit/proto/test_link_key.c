@@ -194,3 +194,10 @@ TEST(folder_of_keys_is_made_once) {
     allow_list_release(&list);
     tcp_keys_remove(&k);
 }
+
+TEST(link_roles_have_names_and_others_are_nobodys) {
+    EXPECT_STR(link_role_name(WIRE_ROLE_GATEWAY), "gateway");
+    EXPECT_STR(link_role_name(WIRE_ROLE_SCHEDULER), "scheduler");
+    EXPECT_STR(link_role_name(0), "nobody");
+    EXPECT_STR(link_role_name(WIRE_ROLE_SCHEDULER + 1), "nobody");
+}
