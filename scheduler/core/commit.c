@@ -142,6 +142,7 @@ static void observe_speed(struct replica *r, const struct flight *flight, uint64
         r->ms_per_step = step_ms;
     r->ms_per_step += (step_ms - r->ms_per_step) * 0.1;
     r->ms_per_token = MAX(ms, r->ms_per_token * 0.99);
+    step_cost_observe(&r->cost, flight->row_count, flight->token_total, step_ms);
     if (flight->token_total - flight->row_count < 32)
         return;
     if (r->ms_per_prompt_token == 0)

@@ -3,6 +3,7 @@
 #include "scheduler/core/sequence_blocks.h"
 #include "scheduler/core/sequence_state.h"
 #include "scheduler/core/snapshot.h"
+#include "scheduler/core/step_share.h"
 #include "scheduler/core/waiting.h"
 #include "scheduler/core/worker.h"
 
@@ -13,6 +14,7 @@ struct step {
     struct flight *flight;
     uint32_t budget;    /* tokens left */
     uint32_t row_share; /* decode rows this plan may have */
+    bool shared;        /* tenants have parts of it (step_share.h) */
     bool early;         /* nothing else is left to do: rows may follow their tokens closely */
 };
 
@@ -99,16 +101,23 @@ static void add_row(struct sched *s, struct step *step, struct sequence *q, uint
     seq_row_planned(q, flight->number, token_count, samples);
     step->budget -= token_count;
     q->request->tenant->served += quota_cost(q->request, token_count);
+    q->request->tenant->step_ms -=
+        step->replica->cost.row_ms + step->replica->cost.token_ms * token_count;
 }
 
-/* Positions that nothing in flight computes, or the last one's token still to come. */
-static bool has_more(const struct sequence *q) {
-    return request_embeds(q->request) ? q->computed_hi < q->tokens_hi : q->tokens_hi < q->max_total;
+/* Is anything left of its tenant's part of the step? */
+static bool has_part(const struct step *step, const struct sequence *q) {
+    return !step->shared || q->request->tenant->step_ms > 0 || request_is_probe(q->request);
 }
 
-static bool may_run(const struct replica *r, const struct sequence *q) {
-    return !seq_is_leaving(q) && !q->request->paused && has_more(q) &&
-           (!r->testing || q->group == r->testing);
+/* Whose last row is longest ago has one first. */
+static int compare_turns(const void *a, const void *b) {
+    const struct sequence *x = *(struct sequence *const *)a, *y = *(struct sequence *const *)b;
+    if (x->planned != y->planned)
+        return x->planned < y->planned ? -1 : 1;
+    if (x->request->arrival != y->request->arrival)
+        return x->request->arrival < y->request->arrival ? -1 : 1;
+    return x->choice < y->choice ? -1 : x->choice > y->choice;
 }
 
 /*
@@ -132,16 +141,18 @@ static void add_decodes(struct sched *s, struct step *step) {
     for (uint32_t i = 0; i < count; i++)
         order[i] = r->running[(first + i) % count];
     r->cursor = 0;
+    if (step->shared)
+        qsort(order, count, sizeof *order, compare_turns);
     for (uint32_t i = 0; i < count; i++) {
         struct sequence *q = order[i];
         /* may have been preempted for one before it */
-        if (q->replica != r || !may_run(r, q))
+        if (q->replica != r || !step_may_run(r, q))
             continue;
         if (q->tokens_hi - q->computed_hi > 1) {
             vec_push(&s->plan_build.prefills, q);
             continue;
         }
-        if (!is_due(step, q))
+        if (!is_due(step, q) || !has_part(step, q))
             continue;
         if (step->budget == 0 || step->flight->row_count == step->row_share) {
             if (r->cursor == 0)
@@ -186,10 +197,20 @@ static uint32_t chunk_of(const struct sched *s, const struct sequence *q, uint32
     return MIN(MIN(left, snapshot_room(q)), MIN(bound, most));
 }
 
+/* What its tenant's part of the step has room for. Fewer tokens than CHUNK_LEAST are not worth a
+ * row, and what cannot be cut comes whole. */
+static uint32_t part_of(const struct step *step, const struct sequence *q) {
+    enum { CHUNK_LEAST = 32 };
+    double cost = step->replica->cost.token_ms, left = q->request->tenant->step_ms;
+    if (!step->shared || step->replica->vectors.whole_prompts || left >= cost * step->budget)
+        return step->budget;
+    return MAX(left > 0 ? (uint32_t)(left / cost) : 0, (uint32_t)CHUNK_LEAST);
+}
+
 static void add_chunk(struct sched *s, struct step *step, struct sequence *q, uint32_t most) {
     if (q->replica != step->replica || seq_is_leaving(q) || q->planned == step->flight->number)
         return;
-    uint32_t count = chunk_of(s, q, MIN(most, step->budget));
+    uint32_t count = chunk_of(s, q, MIN(MIN(most, step->budget), part_of(step, q)));
     if (count && make_room(s, step, q, q->computed_hi + count))
         add_row(s, step, q, count);
 }
@@ -244,12 +265,13 @@ static void add_chunks(struct sched *s, struct step *step) {
         qsort(items, count, sizeof *items, compare_chunks);
     step->budget -= kept;
     for (size_t i = 0; i < count && step->budget; i++)
-        if (items[i] != first)
+        if (items[i] != first && has_part(step, items[i]))
             add_chunk(s, step, items[i], step->budget);
     step->budget += kept;
     add_chunk(s, step, first, step->budget);
     for (size_t i = 0; i < count && step->budget; i++)
-        add_chunk(s, step, items[i], step->budget);
+        if (has_part(step, items[i]))
+            add_chunk(s, step, items[i], step->budget);
 }
 
 /* ---- The message ---- */
@@ -352,6 +374,7 @@ static bool plan_one(struct sched *s, struct replica *r) {
     vec_reserve(&s->plan_build.order, r->slot_count);
     for (int early = 0; early < 2 && flight->row_count == 0; early++) {
         struct step step = {.replica = r, .flight = flight, .budget = budget, .early = early};
+        step.shared = step_share(s, r);
         step.row_share = (r->running_count + r->stage_count - 1) / r->stage_count;
         reset(&s->plan_build);
         add_decodes(s, &step);

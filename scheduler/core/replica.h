@@ -12,6 +12,7 @@
 #include "scheduler/core/block_pool.h"
 #include "scheduler/core/grammars.h"
 #include "scheduler/core/sequence.h"
+#include "scheduler/core/step_cost.h"
 
 enum { SCHED_MAX_RANKS = 64, SCHED_MAX_STEPS_IN_FLIGHT = 8 };
 
@@ -90,6 +91,9 @@ struct replica {
     double ms_per_token;           /* observed, decaying maximum: for what may be stuck */
     double ms_per_step;            /* observed, mean */
     double ms_per_prompt_token;    /* observed, mean of steps that are mostly prompt; 0: none yet */
+    struct step_cost cost;         /* observed */
+    double share_ms;               /* the length of the last step that tenants shared, */
+    int64_t share_until;           /* and until when those of one alone are no longer */
 
     VEC(struct replica_grammar) grammars;
     uint32_t grammars_asked;

@@ -14,6 +14,7 @@ void sched_config_default(struct sched_config *config) {
         .step_target_ms = 250,
         .resume_credits = 8,
         .slot_wait_ms = 1000,
+        .share_linger_ms = 100,
         .silence_drop_ms = 10000,
         .retransmit_ms = 1000,
         .probe_ms = 10000,

@@ -83,6 +83,8 @@ struct sched_config {
     /* a new request whose tenant has no slot takes one of a tenant that has most, of several, once it
      * has waited so long */
     int32_t slot_wait_ms;
+    /* after steps that several tenants had a part in, those of one alone stay as short for so long */
+    int32_t share_linger_ms;
     int32_t silence_drop_ms; /* a silent gateway's requests are dropped after this */
     /* without progress of acknowledgements, send again (doubles up to 16 times) */
     int32_t retransmit_ms;

@@ -40,6 +40,9 @@ struct tenant {
     uint32_t new_count; /* sequences of it that wait, in the queue, held or parked, and never ran */
     uint32_t slot_count; /* slots of its sequences, as place.c last counted them */
     uint32_t idx;        /* in waiting.tenants */
+    uint32_t weight;     /* as step_share.c last saw it, like those: */
+    double step_want_ms; /* all that it could have in the coming step, by its cost */
+    double step_ms;      /* what it may still have of it */
     VEC(struct sequence *) heap;
 };
 struct waiting {

@@ -16,6 +16,7 @@
  *               tenant that has several
  *   starvation  resumed ones go before new ones while there are credits; while a step has room,
  *               nothing that can run is left out of it; the oldest prompt has its quarter of a step
+ *   parts       where tenants share a step each has a row in it, and a tenant's rows take turns
  *   preemption  paused ones first; then a sequence of the tenant whose latest came last, and of
  *               that tenant's the least important, then the latest
  */
@@ -36,6 +37,7 @@ static struct seen_sequence look(const struct sequence *q) {
                                   .tenant = q->request->tenant_id,
                                   .replica = q->replica,
                                   .cost = q->recompute_cost,
+                                  .planned = q->planned,
                                   .state = q->state,
                                   .resumed = seq_is_resumed(q)};
 }
@@ -380,8 +382,21 @@ static void check_victim(struct process *process, const struct replica *r,
              "request %llu is preempted, and %llu of another tenant came later", lost, kept);
 }
 
+/* Somebody who was owed a slot may have taken one in this turn: of whoever has most, not of the
+ * latest. */
+static bool slot_was_owed(const struct process *process) {
+    const struct seen_sequences *turn = &process->policy.turn;
+    for (size_t i = 0; i < turn->count; i++)
+        if (turn->items[i].state == SEQ_QUEUED && !turn->items[i].resumed &&
+            !turn->items[i].q->request->fresh && was_shut_out(process, turn->items[i].q))
+            return true;
+    return false;
+}
+
 static void check_victims(struct process *process, const struct replica *r) {
     const struct policy *p = &process->policy;
+    if (slot_was_owed(process))
+        return;
     for (size_t i = 0; i < p->plan.count; i++) {
         const struct sequence *victim = p->plan.items[i].q;
         bool out = victim->state == SEQ_QUEUED || victim->state == SEQ_PREEMPTED;
@@ -442,6 +457,42 @@ static void check_quarter(struct world *w, const struct sched *s, const struct r
     MUST(w, got >= sure, "the oldest prompt gets %u of %u tokens for prompts", got, for_prompts);
 }
 
+/* Several tenants are there, or were a moment ago: each has its part of the step, and no more. */
+static bool is_shared(const struct sched *s, const struct replica *r) {
+    if (s->now < r->share_until)
+        return true;
+    for (uint32_t i = 1; i < r->running_count; i++)
+        if (r->running[i]->request->tenant != r->running[0]->request->tenant)
+            return true;
+    return false;
+}
+
+/* A tenant that can run has a row in each step, and of its rows that compute one token none runs twice
+ * while another does not run at all. */
+static void check_parts(struct process *process, const struct replica *r,
+                        const struct flight *flight, uint32_t budget) {
+    for (uint32_t i = 0; i < r->running_count && flight->token_total < budget; i++) {
+        const struct sequence *q = r->running[i];
+        if (has_row(r, q) || !can_run(q))
+            continue;
+        bool has = false;
+        for (uint32_t k = 0; k < flight->row_count; k++) {
+            const struct sequence *other = flight->rows[k].sequence;
+            if (other->request->tenant != q->request->tenant)
+                continue;
+            const struct seen_sequence *before = find(&process->policy.plan, other->number);
+            MUST(process->world,
+                 !before || q->tokens_hi - q->computed_hi > 1 ||
+                     left_before(&flight->rows[k]) > 1 || before->planned <= q->planned,
+                 "request %llu runs again before %llu of its tenant",
+                 (unsigned long long)other->request->id.lo, (unsigned long long)q->request->id.lo);
+            has = true;
+        }
+        MUST(process->world, has, "a step has no row of request %llu's tenant",
+             (unsigned long long)q->request->id.lo);
+    }
+}
+
 /* With each plan, before it is sent. Where something was preempted for its rows, or is still to
  * leave, rows may be missing for want of blocks. */
 static void check_rows(struct process *process, const struct replica *r) {
@@ -455,6 +506,10 @@ static void check_rows(struct process *process, const struct replica *r) {
     if (r->stage_count > 1 || r->testing || r->leaving_count ||
         s->counts.preemptions != process->policy.plan.preemptions)
         return;
+    if (is_shared(s, r)) {
+        check_parts(process, r, flight, budget);
+        return;
+    }
     for (uint32_t i = 0; i < r->running_count && flight->token_total < budget; i++)
         MUST(w, has_row(r, r->running[i]) || !can_run(r->running[i]),
              "a step of %u tokens has %u, and request %llu is left out", budget,

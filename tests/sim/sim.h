@@ -152,7 +152,8 @@ struct seen_sequence {
     const struct sequence *q; /* valid until the turn ends */
     const struct replica *replica;
     struct u128 tenant;
-    uint32_t cost; /* positions to compute again */
+    uint32_t cost;    /* positions to compute again */
+    uint64_t planned; /* its last plan */
     uint8_t state;
     bool resumed;
 };

@@ -762,3 +762,149 @@ TEST(policy_chunks_are_sized_for_the_steps_length) {
     EXPECT(stage_is_right(stage, 1, 0, 5));
     stage_free(stage);
 }
+
+/* ---- Parts of a step ---- */
+
+static void ask_of(struct stage *stage, uint32_t idx, uint64_t tenant, uint32_t prompt,
+                   uint32_t tokens) {
+    struct wire_submit submit = stage_submit(stage, idx, prompt, tokens, idx);
+    submit.tenant = (struct u128){tenant, 0};
+    stage_send(stage, &submit);
+}
+
+static size_t tokens_of(const struct stage *stage, uint32_t idx) {
+    return stage->requests[idx].choices[0].tokens.count;
+}
+
+/* Turns with answers; time goes on by what the steps cost. */
+static void take_turns(struct stage *stage, int count) {
+    for (int i = 0; i < count; i++) {
+        stage_run(stage);
+        sched_check(stage->s);
+        const struct stage_worker *w = &stage->workers[0];
+        if (w->results.count)
+            for (size_t row = 0; row < w->results.items[0].row_count; row++)
+                stage->now += w->results.items[0].lens[row] * w->ms_per_token;
+        stage_answer(stage, &stage->workers[0]);
+    }
+}
+
+/* The widest of the steps under way, in tokens. */
+static uint32_t widest(const struct stage *stage) {
+    uint32_t most = 0;
+    const struct stage_worker *w = &stage->workers[0];
+    for (size_t i = 0; i < w->results.count; i++) {
+        uint32_t tokens = 0;
+        for (size_t row = 0; row < w->results.items[i].row_count; row++)
+            tokens += w->results.items[i].lens[row];
+        most = MAX(most, tokens);
+    }
+    return most;
+}
+
+/* Where rows cost what they compute, one row of a tenant does not wait for twelve of another: a step
+ * is twice as long as it would be alone. The twelve take turns, and have all of the next step a
+ * moment after it has ended. */
+TEST(policy_a_step_is_shared_by_tenants) {
+    struct stage *stage = one_worker(NULL);
+    stage->workers[0].ms_per_token = 5;
+    for (uint32_t i = 0; i < 12; i++)
+        ask_of(stage, i, 1, 10, 300);
+    take_turns(stage, 30);
+    EXPECT_EQ(widest(stage), 12);
+    size_t before[12], least = SIZE_MAX, most = 0;
+    ask_of(stage, 20, 2, 3, 60);
+    take_turns(stage, 20);
+    for (uint32_t i = 0; i < 12; i++)
+        before[i] = tokens_of(stage, i);
+    size_t own = tokens_of(stage, 20);
+    EXPECT(own > 10);
+    for (int i = 0; i < 20; i++) {
+        take_turns(stage, 1);
+        EXPECT(widest(stage) >= 2 && widest(stage) <= 3);
+    }
+    EXPECT_EQ(tokens_of(stage, 20), own + 20);
+    for (uint32_t i = 0; i < 12; i++) {
+        size_t got = tokens_of(stage, i) - before[i];
+        least = MIN(least, got);
+        most = MAX(most, got);
+    }
+    EXPECT(least >= 1 && most <= least + 1);
+    take_turns(stage, 25);
+    EXPECT(stage->requests[20].choices[0].finish != 0);
+    EXPECT(widest(stage) <= 3); /* who has just gone may come back */
+    stage->now += stage->config.share_linger_ms;
+    take_turns(stage, 4);
+    EXPECT_EQ(widest(stage), 12);
+    stage_finish(stage);
+    for (uint32_t i = 0; i <= 20; i += i == 11 ? 9 : 1)
+        EXPECT(stage_is_right(stage, i, 0, i < 12 ? 300 : 60));
+    stage_free(stage);
+}
+
+/* Where a step costs the same whatever is in it, none is left out. */
+TEST(policy_rows_that_cost_nothing_are_not_bounded) {
+    struct stage *stage = one_worker(NULL);
+    stage->workers[0].step_ms = 20;
+    for (uint32_t i = 0; i < 12; i++)
+        ask_of(stage, i, 1, 10 + i, 300);
+    take_turns(stage, 30);
+    ask_of(stage, 20, 2, 3, 100);
+    take_turns(stage, 30);
+    for (int i = 0; i < 20; i++) {
+        take_turns(stage, 1);
+        EXPECT_EQ(widest(stage), 13);
+    }
+    stage_finish(stage);
+    stage_free(stage);
+}
+
+/* Short prompts of a crowd, embeddings among them, leave the other tenant its part, too; a long one
+ * of the crowd's gets on all the same. */
+TEST(policy_prompts_of_a_crowd_leave_parts_of_a_step) {
+    struct stage *stage = one_worker(NULL);
+    stage->workers[0].ms_per_token = 2;
+    ask_of(stage, 0, 1, 20, 4);
+    take_turns(stage, 20);
+    ask_of(stage, 1, 2, 4, 200);
+    take_turns(stage, 20);
+    for (uint32_t i = 10; i < 40; i++)
+        ask_of(stage, i, 1, 30, 1);
+    ask_of(stage, 2, 1, 1500, 1);
+    size_t before = tokens_of(stage, 1);
+    take_turns(stage, 4);
+    for (int i = 0; i < 30; i++) {
+        take_turns(stage, 1);
+        EXPECT(widest(stage) <= 1 + 2 * 32);
+    }
+    EXPECT(tokens_of(stage, 1) > before + 30);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 2, 0, 1) && stage_is_right(stage, 39, 0, 1));
+    stage_free(stage);
+}
+
+/* A tenant of three times the weight has three times as much. */
+TEST(policy_parts_of_a_step_follow_weights) {
+    struct stage *stage = one_worker(NULL);
+    stage->workers[0].ms_per_token = 5;
+    for (uint32_t i = 0; i < 13; i++) {
+        struct wire_submit submit = stage_submit(stage, i, 10, 400, i);
+        uint64_t tenant = i < 6 ? 1 : i < 12 ? 2 : 3;
+        submit.tenant = (struct u128){tenant, 0};
+        submit.tenant_weight = tenant == 1 ? 300 : 100;
+        stage_send(stage, &submit);
+    }
+    take_turns(stage, 60);
+    size_t sums[2] = {0}, before[2] = {0}, single = tokens_of(stage, 12);
+    for (int round = 0; round < 2; round++) {
+        for (uint32_t i = 0; i < 12; i++)
+            (round ? sums : before)[i / 6] += tokens_of(stage, i);
+        if (!round)
+            take_turns(stage, 60);
+    }
+    double heavy = (double)(sums[0] - before[0]), light = (double)(sums[1] - before[1]);
+    EXPECT_EQ(tokens_of(stage, 12), single + 60);
+    EXPECT(heavy > 1.5 * light && heavy < 4 * light);
+    stage_finish(stage);
+    stage_free(stage);
+}
