@@ -13,7 +13,7 @@ void sched_config_default(struct sched_config *config) {
         .wait_max_ms = 10000,
         .step_target_ms = 250,
         .resume_credits = 8,
-        .slot_wait_ms = 1000,
+        .slot_wait_ms = 100,
         .share_linger_ms = 100,
         .silence_drop_ms = 10000,
         .retransmit_ms = 1000,
