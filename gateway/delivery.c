@@ -90,6 +90,7 @@ enum delivery_due delivery_due(struct delivery *d, int64_t now_ms) {
 }
 
 void delivery_retry(struct delivery *d) {
+    d->resumed |= d->accepted; /* what was taken once is not new */
     if (d->submitted)
         d->attempt++;
     d->submitted = d->accepted = false;

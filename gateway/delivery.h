@@ -106,7 +106,7 @@ enum delivery_due delivery_due(struct delivery *d, int64_t now_ms);
  * a new attempt, resumed, to `epoch`. */
 void delivery_restart(struct delivery *d, struct epoch epoch);
 /* The scheduler refused this attempt for now: the next Submit is a new attempt, as new as this one
- * was. */
+ * was; resumed, if this one had been taken. */
 void delivery_retry(struct delivery *d);
 /* The scheduler runs it already: it was attached to, and its runs come from the first token on. */
 void delivery_attached(struct delivery *d, uint32_t attempt, struct epoch epoch, int64_t now_ms);

@@ -214,7 +214,7 @@ struct request *request_new(struct sched *s, struct gateway *gateway,
                          .priority = submit->priority,
                          .arrival = ++s->next_arrival,
                          .deadline_at = submit->deadline_ms ? s->now + submit->deadline_ms : NEVER,
-                         .resumed = submit->resumed || submit->attempt,
+                         .resumed = submit->resumed,
                          .resumable = submit->resumable,
                          .features = features_needed(submit),
                          .grammar_kind = submit->grammar_kind,
@@ -339,12 +339,13 @@ void request_start(struct sched *s, struct request *request) {
         return;
     if (!request->model) {
         bool starting = s->now - s->started_at < s->config.start_grace_ms;
-        if (!request->resumed && !starting) {
+        bool waits = request->resumed || request->attempt; /* its gateway was told once already */
+        if (!waits && !starting) {
             request_reject(s, request, WIRE_REJECT_NO_MODEL);
             return;
         }
-        request->unbound_until = request->resumed ? s->now + s->config.model_grace_ms
-                                                  : s->started_at + s->config.start_grace_ms;
+        request->unbound_until =
+            waits ? s->now + s->config.model_grace_ms : s->started_at + s->config.start_grace_ms;
         request->tenant = waiting_tenant_ref(&s->unbound, request->tenant_id);
     }
     bool leads = true;

@@ -149,7 +149,7 @@ void sched_submit(struct sched *s, int64_t now, struct u128 from,
     size_t count = MAX(submit->choice_count, 1);
     if (!code && !stream_is_free(s, submit))
         code = WIRE_REJECT_MOVED;
-    bool is_new = !submit->resumed && !submit->attempt;
+    bool is_new = !submit->resumed; /* never taken, however often it was sent */
     if (!code && is_new) {
         if (s->draining)
             code = WIRE_REJECT_DRAINING;

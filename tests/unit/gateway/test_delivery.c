@@ -162,6 +162,19 @@ TEST(an_ack_tells_whether_the_finish_was_taken) {
     delivery_release(&d);
 }
 
+/* Taken, and given up for want of a model: it must not meet the bounds of new ones again. */
+TEST(what_was_taken_is_resumed_when_it_is_refused_for_now) {
+    struct delivery d;
+    delivery_init(&d, (struct u128){1, 2}, 1);
+    delivery_submitted(&d, first, 0);
+    uint32_t skip;
+    EXPECT_EQ(offer(&d, first, 0, 0, 0, 0, false, &skip), DELIVERY_DUPLICATE); /* Accepted */
+    delivery_retry(&d);
+    EXPECT(d.resumed);
+    EXPECT_EQ(d.attempt, 1);
+    delivery_release(&d);
+}
+
 TEST(only_a_lost_scheduler_makes_a_request_resumed) {
     struct delivery d;
     delivery_init(&d, (struct u128){1, 2}, 1);

@@ -160,6 +160,25 @@ TEST(queue_counts_choices) {
 }
 
 /* Whether anything runs is asked however many wait, of the same tenant (none) too. */
+/* Refused for want of a model or by a drain, and sent again: no way round the bound. */
+TEST(queue_is_full_for_what_was_never_taken) {
+    struct stage *stage = queue_of(PLACES);
+    ask_many(stage, 0, PLACES + SLOTS, 1);
+    turn(stage);
+    for (uint32_t k = 0; k < 2; k++) {
+        struct wire_submit submit = stage_submit(stage, 20 + k, 20, 6, 20);
+        submit.tenant = (struct u128){1, 0};
+        submit.attempt = stage->requests[20 + k].attempt = 1;
+        submit.resumed = k;
+        stage_send(stage, &submit);
+    }
+    turn(stage);
+    EXPECT_EQ(stage->requests[20].reject, WIRE_REJECT_OVERLOADED);
+    EXPECT_EQ(stage->requests[21].reject, 0);
+    finish_all(stage, 0, PLACES + SLOTS);
+    stage_free(stage);
+}
+
 TEST(queue_is_never_full_for_a_probe) {
     struct stage *stage = queue_of(PLACES);
     ask_many(stage, 0, 30, 0);

@@ -106,6 +106,21 @@ TEST(quota_refuses_nothing_that_was_taken_before) {
     stage_free(stage);
 }
 
+/* It was refused for now (no model, a drain), and is sent again: as new as it was. */
+TEST(quota_holds_for_what_was_never_taken) {
+    struct stage *stage = one_worker();
+    EXPECT_EQ(ask(stage, 0, 1, 1, 0, 20, 4), 0);
+    struct wire_submit submit = stage_submit(stage, 1, 20, 4, 1);
+    submit.tenant = (struct u128){1, 0};
+    submit.tenant_requests = 1;
+    submit.attempt = stage->requests[1].attempt = 1;
+    stage_send(stage, &submit);
+    stage_run(stage);
+    EXPECT_EQ(stage->requests[1].reject, WIRE_REJECT_TENANT_REQUESTS);
+    stage_finish(stage);
+    stage_free(stage);
+}
+
 /* What is refused for another reason costs nothing. */
 TEST(quota_gives_back_what_was_not_taken) {
     struct sched_config config;
