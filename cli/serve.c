@@ -20,6 +20,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define AT(field) offsetof(struct serve_settings, field)
@@ -428,9 +429,30 @@ static void release(struct serve *s) {
         close(s->lock_fd);
 }
 
+/* Below this a gateway, a scheduler or a worker ends in the middle of its start, again and again. */
+enum { FILES_MIN = 64 };
+
+/* Children inherit the limit. */
+static int check_file_limit(struct error *err) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= FILES_MIN)
+        return 0;
+    const rlim_t had = limit.rlim_cur;
+    limit.rlim_cur = FILES_MIN;
+    if (limit.rlim_max >= FILES_MIN && !setrlimit(RLIMIT_NOFILE, &limit))
+        return 0;
+    return error_set(
+        err, ERR_LIMIT,
+        "a process may open only %llu files, and a server needs %d for a start and one "
+        "more for each connection; raise the limit (ulimit -n, LimitNOFILE=)",
+        (unsigned long long)had, FILES_MIN);
+}
+
 static int serve(struct serve *s) {
     struct error err;
-    int rc = serve_models_find(&s->models, s->settings->model, s->argc, s->argv, &err);
+    int rc = check_file_limit(&err);
+    if (!rc)
+        rc = serve_models_find(&s->models, s->settings->model, s->argc, s->argv, &err);
     if (!rc)
         rc = find_exe(s, &err);
     if (!rc)

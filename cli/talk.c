@@ -23,15 +23,24 @@
 
 enum { READY_MS = 120000, ANSWER_MS = 600000, PROBE_MS = 3000, LOG_TAIL_BYTES = 4000 };
 
-static uint16_t free_port(void) {
+/* A port of the loopback that a server can listen at and be reached by. */
+static int free_port(uint16_t *port, struct error *err) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool good = fd >= 0 && !bind(fd, (struct sockaddr *)&at, sizeof at) &&
-                !getsockname(fd, (struct sockaddr *)&at, &len);
-    if (fd >= 0)
-        close(fd);
-    return good ? ntohs(at.sin_port) : 0;
+    int server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), rc = 0;
+    int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (server < 0 || client < 0 || bind(server, (struct sockaddr *)&at, sizeof at) ||
+        getsockname(server, (struct sockaddr *)&at, &len) || listen(server, 1))
+        rc = error_set_errno(err, "no port for a private server on 127.0.0.1");
+    else if (connect(client, (struct sockaddr *)&at, sizeof at))
+        rc = error_set_errno(err, "a private server on 127.0.0.1 could not be reached; is the "
+                                  "loopback interface up (ip link set lo up)?");
+    if (server >= 0)
+        close(server);
+    if (client >= 0)
+        close(client);
+    *port = ntohs(at.sin_port);
+    return rc;
 }
 
 /* The private server ends with us (SIGTERM when this process is gone), in a session of its own so
@@ -110,13 +119,17 @@ static int wait_ready(struct talk *t, struct error *err) {
 
 static int serve_path(struct talk *t, const char *model, struct error *err) {
     char log[80], url[64];
+    uint16_t port;
+    int rc = free_port(&port, err);
+    if (rc)
+        return rc;
     snprintf(t->run_dir, sizeof t->run_dir, "/tmp/trireme-talk-XXXXXX");
     if (!mkdtemp(t->run_dir)) {
         t->run_dir[0] = 0;
         return error_set_errno(err, "cannot make a folder in /tmp");
     }
-    snprintf(url, sizeof url, "http://127.0.0.1:%u", free_port());
-    int rc = api_client_init(&t->client, url, NULL, err);
+    snprintf(url, sizeof url, "http://127.0.0.1:%u", port);
+    rc = api_client_init(&t->client, url, NULL, err);
     if (rc)
         return rc;
     log_name(t, log);

@@ -87,6 +87,13 @@ check serve_with_a_bad_option says 2 -- "$trireme" serve --workers none
 check status_of_nothing says 1 'no supervisor answers' "$trireme" status --run-dir "$dir"
 
 talks=$(ls -d /tmp/trireme-talk-* 2>/dev/null)
+with_few_files() { ulimit -n 24 && says 1 'may open only 24 files' "$@"; }
+check run_says_at_once_that_too_few_files_may_be_open with_few_files "$trireme" run "$model" hello
+if unshare -n true 2>/dev/null; then
+    check run_says_at_once_that_the_loopback_is_down says 1 'is the loopback interface up' unshare -n "$trireme" run "$model" hello
+else
+    skip netns cli.run_says_at_once_that_the_loopback_is_down "no network namespaces here"
+fi
 run_twice() {
     local first second
     first=$("$trireme" run --seed 7 --max-tokens 40 "$model" 'Tell me a story.' </dev/null 2>&1) || { echo "$first"; return 1; }
