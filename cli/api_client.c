@@ -266,3 +266,12 @@ char *api_error_text(struct bytes body) {
     cJSON_Delete(document);
     return found;
 }
+
+int api_status_error(const char *url, const char *path, int status, struct bytes body,
+                     struct error *err) {
+    char *why = api_error_text(body);
+    error_set(err, ERR_INVALID, "%s answers %s with status %d%s%s", url, path, status,
+              *why ? ": " : "", why);
+    mem_free(why);
+    return ERR_INVALID;
+}

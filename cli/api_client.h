@@ -42,4 +42,8 @@ MUST_CHECK int api_stream(const struct api_client *c, const char *path, const ch
 /* The text of an error answer ({"error":{"message":...}}), or "". Returns owned. */
 char *api_error_text(struct bytes body);
 
+/* "URL answers PATH with status STATUS: what the body says" into err. Returns ERR_INVALID. */
+int api_status_error(const char *url, const char *path, int status, struct bytes body,
+                     struct error *err);
+
 #endif

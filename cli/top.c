@@ -4,6 +4,7 @@
 #include "cli/top_view.h"
 
 #include "base/clock.h"
+#include "formats/json_document.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -51,10 +52,25 @@ struct top {
     struct top_settings settings;
     struct api_client client;
     struct metrics_text page, earlier;
+    cJSON *listed;               /* owned; NULL: not told */
     int64_t page_ms, earlier_ms; /* 0: not read yet */
     bool terminal;
     struct termios before; /* of the terminal */
 };
+
+/* A gateway that asks for a key which was not given tells the page alone. */
+static void list_models(struct top *t) {
+    struct buf text;
+    struct error ignored;
+    cJSON *listed = NULL;
+    buf_init(&text, 0);
+    if (api_call(&t->client, "/v1/models", NULL, &text, ANSWER_MS, &ignored) == 200 &&
+        json_document_parse(buf_bytes(&text), &listed, &ignored))
+        listed = NULL;
+    cJSON_Delete(t->listed);
+    t->listed = listed;
+    buf_release(&text);
+}
 
 /* The page before becomes the earlier one. */
 static int look(struct top *t, struct error *err) {
@@ -67,9 +83,9 @@ static int look(struct top *t, struct error *err) {
         t->earlier_ms = t->page_ms;
         metrics_text_init(&t->page, buf_bytes(&text));
         t->page_ms = clock_ms();
+        list_models(t);
     } else if (status >= 0) {
-        status = error_set(err, ERR_INVALID, "%s answers /metrics with status %d", t->settings.url,
-                           status);
+        status = api_status_error(t->settings.url, "/metrics", status, buf_bytes(&text), err);
     }
     buf_release(&text);
     return status < 0 ? status : 0;
@@ -90,7 +106,8 @@ static void show(const struct top *t, const char *problem) {
                            .page = &t->page,
                            .earlier = t->earlier_ms ? &t->earlier : NULL,
                            .seconds = (double)(t->page_ms - t->earlier_ms) / 1000,
-                           .now = (double)time(NULL)};
+                           .now = (double)time(NULL),
+                           .listed = t->listed};
     if (problem)
         buf_addf(&text, "%s\n", problem);
     else
@@ -170,6 +187,7 @@ int top_main(int argc, char **argv) {
         fprintf(stderr, "trireme top: %s\n", err.text);
     metrics_text_release(&t.page);
     metrics_text_release(&t.earlier);
+    cJSON_Delete(t.listed);
     option_free(&top_options, &t.settings);
     return rc < 0;
 }

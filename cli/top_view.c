@@ -1,5 +1,7 @@
 #include "cli/top_view.h"
 
+#include "formats/json_document.h"
+
 #include <math.h>
 #include <stdio.h>
 
@@ -118,6 +120,20 @@ static void add_model(struct buf *out, const struct top_input *in, const char *m
         number(RATE("trireme_model_evictions_total"), c));
 }
 
+/* True for one that a gateway tells of only because an earlier one did. */
+static bool is_past(const struct top_input *in, const char *model) {
+    const cJSON *list = json_document_find(in->listed, "data"), *one;
+    if (!cJSON_IsArray(list) ||
+        metrics_sum(in->page, "trireme_model_replicas_ready", "model_name", model) > 0)
+        return false;
+    cJSON_ArrayForEach(one, list) {
+        const char *id = json_document_text(one, "id");
+        if (id && !strcmp(id, model))
+            return false;
+    }
+    return true;
+}
+
 /* Drops what is behind `columns` characters of each line, from `begin` on; a name is plain text here:
  * control characters become '?'. */
 static void cut_lines(struct buf *out, size_t begin, size_t columns) {
@@ -145,7 +161,7 @@ void top_view(struct buf *out, const struct top_input *in, size_t columns) {
         const struct metrics_sample *s = &in->page->samples.items[i];
         char model[NAME_MAX_BYTES];
         if (strcmp(s->name, "vllm:num_requests_running") || models == MODELS_MAX ||
-            !metrics_label(s, "model_name", model, sizeof model))
+            !metrics_label(s, "model_name", model, sizeof model) || is_past(in, model))
             continue;
         models++;
         add_model(out, in, model);

@@ -151,8 +151,7 @@ static const cJSON *ask(const struct bench *b, const char *path, const char *pla
     *document = NULL;
     int status = api_call(&b->load.client, path, NULL, &answer, 10000, err);
     if (status >= 0 && status != 200)
-        status = error_set(err, ERR_INVALID, "%s answers %s with status %d", b->settings.url, path,
-                           status);
+        status = api_status_error(b->settings.url, path, status, buf_bytes(&answer), err);
     if (status >= 0)
         status = json_document_parse(buf_bytes(&answer), document, err);
     buf_release(&answer);

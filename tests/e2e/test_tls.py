@@ -258,6 +258,12 @@ def python_client_speaks_https(s):
     return None
 
 
+def tells_commands_to_use_https(s):
+    for words in (["top", "--once"], ["bench", "serve"], ["run", "Hello"]):
+        done = subprocess.run([binary(), *words, "--port", str(s.port)], capture_output=True, text=True, timeout=30)
+        assert done.returncode == 1 and "this port speaks TLS: the address begins with https://" in done.stderr, (words, done)
+
+
 def test_https():
     with TlsServe() as s:
         answers_over_one_connection(s)
@@ -265,6 +271,7 @@ def test_https():
         agrees_on_protocols(s)
         refuses_renegotiation(s)
         bears_those_who_do_not_speak_tls(s)
+        tells_commands_to_use_https(s)
         note = python_client_speaks_https(s)
         takes_a_new_certificate(s)
         reads_no_files_elsewhere(s)

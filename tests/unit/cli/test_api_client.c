@@ -210,3 +210,12 @@ TEST(api_client_takes_addresses_apart) {
         if (!api_client_init(&c, BAD[i], NULL, &err))
             check_fail(__FILE__, __LINE__, "'%s' was taken", BAD[i]);
 }
+
+TEST(api_client_says_why_a_server_refuses) {
+    static const char BODY[] = "{\"error\":{\"message\":\"not here\"}}";
+    struct error err;
+    EXPECT_EQ(api_status_error("http://x", "/metrics", 400, bytes_str(BODY), &err), ERR_INVALID);
+    EXPECT_STR(err.text, "http://x answers /metrics with status 400: not here");
+    EXPECT_EQ(api_status_error("http://x", "/y", 502, bytes_str("<html>"), &err), ERR_INVALID);
+    EXPECT_STR(err.text, "http://x answers /y with status 502");
+}

@@ -130,3 +130,25 @@ TEST(top_has_no_rates_at_first_and_keeps_within_the_screen) {
     buf_release(&out);
     metrics_text_release(&page);
 }
+
+TEST(top_leaves_out_models_that_only_an_earlier_serve_had) {
+    static const char TWO[] = "vllm:num_requests_running{model_name=\"now\"} 0\n"
+                              "vllm:num_requests_running{model_name=\"before\"} 0\n"
+                              "vllm:num_requests_running{model_name=\"hidden\"} 0\n"
+                              "trireme_model_replicas_ready{model_name=\"hidden\"} 1\n";
+    struct metrics_text page = read_page(TWO);
+    cJSON *listed = cJSON_Parse("{\"data\":[{\"id\":\"other\"},{},{\"id\":\"now\"}]}");
+    struct top_input in = {.url = "x", .page = &page, .listed = listed};
+    struct buf out;
+    buf_init(&out, 0);
+    top_view(&out, &in, 80);
+    EXPECT(strstr(buf_text(&out), "\nnow\n") && strstr(buf_text(&out), "\nhidden\n"));
+    EXPECT(!strstr(buf_text(&out), "before"));
+    buf_reset(&out);
+    in.listed = NULL; /* not told, as without the key */
+    top_view(&out, &in, 80);
+    EXPECT(strstr(buf_text(&out), "\nbefore\n"));
+    buf_release(&out);
+    cJSON_Delete(listed);
+    metrics_text_release(&page);
+}
