@@ -263,6 +263,20 @@ def test_a_model_is_added_while_serving():
         assert answer(s)[1]["choices"][0]["text"] == first
 
 
+def test_a_model_that_is_added_on_demand_comes_back_after_an_idle_unload():
+    """To a server none of whose own models is on demand; its gateways, too, were told of none when they began."""
+    with tempfile.TemporaryDirectory(prefix="trm-model-") as folder, Serve(args=["--threads", 1]) as s:
+        put_whole_norm(folder)
+        assert command(s, "load", f"tiny={folder},on-demand,idle-unload=1s").stdout == "loaded\n"
+        for _ in range(2):
+            s.wait(lambda: states(s).get("tiny") == "unloaded", 10, "tiny is unloaded when nobody uses it")
+            assert answer(s, model="tiny")[1]["model"] == "tiny"
+        s.wait(lambda: states(s).get("tiny") == "unloaded", 10, "tiny is unloaded again")
+        os.kill(s.pids("gateway")[0], signal.SIGKILL)
+        s.wait(lambda: s.get("/health/ready")[0] == 200, 10, "another gateway is ready")
+        s.wait(lambda: answer(s, model="tiny")[0] == 200, 20, "a gateway that never saw it loaded has it loaded")
+
+
 def test_a_model_that_cannot_be_added_leaves_no_trace():
     """Whoever asked is told why, nobody lists it, and its name and place are free: for the same model when it has been mended, too."""
     with tempfile.TemporaryDirectory(prefix="trm-model-") as folder, Serve(args=["--threads", 1]) as s:
