@@ -1,5 +1,6 @@
-/* trireme bench serve: a load test of a running server. trireme bench compare: two of its reports. */
+/* trireme bench serve: a load test of a running server. trireme bench compare: two of its reports. trireme bench plot: a picture of some. */
 #include "cli/bench/load.h"
+#include "cli/bench/plot.h"
 #include "cli/bench/report.h"
 #include "cli/commands.h"
 #include "cli/talk.h"
@@ -100,10 +101,10 @@ static const struct option_row ROWS[] = {
 const struct option_table bench_options = {
     .program = "trireme bench",
     .synopsis =
-        "serve [OPTIONS]\n       trireme bench [OPTIONS] MODEL\n       trireme bench compare A.json B.json",
+        "serve [OPTIONS]\n       trireme bench [OPTIONS] MODEL\n       trireme bench compare A.json B.json\n       trireme bench plot A.json [B.json ...] >PICTURE.svg",
     .summary =
         "Sends requests to a running server as `vllm bench serve` does, and reports "
-        "throughput and latencies; compares two reports. With a MODEL, to a server that is "
+        "throughput and latencies; compares two reports, and draws up to four that were saved with --save-detailed. With a MODEL, to a server that is "
         "started for this alone: 16 prompts of 512 tokens, four at a time, unless options say otherwise.",
     .rows = ROWS,
     .count = ARRAY_LEN(ROWS)};
@@ -360,6 +361,31 @@ static int compare(int argc, char **argv, struct error *err) {
     return rc;
 }
 
+/* The picture of up to BENCH_PLOT_REPORTS_MAX reports, to standard output. */
+static int plot(int argc, char **argv, struct error *err) {
+    struct bench_plot_report reports[BENCH_PLOT_REPORTS_MAX];
+    struct buf texts[BENCH_PLOT_REPORTS_MAX], out;
+    size_t count = 0, wanted = (size_t)argc - 1;
+    int rc = 0;
+    if (!wanted || wanted > BENCH_PLOT_REPORTS_MAX)
+        return error_set(err, ERR_INVALID, "plot takes one to %d JSON reports",
+                         BENCH_PLOT_REPORTS_MAX);
+    buf_init(&out, 0);
+    for (; count < wanted && !rc; count++) {
+        buf_init(&texts[count], 0);
+        rc = file_read_any(argv[count + 1], JSON_DOCUMENT_MAX, &texts[count], err);
+        reports[count] = (struct bench_plot_report){argv[count + 1], buf_bytes(&texts[count])};
+    }
+    if (!rc)
+        rc = bench_plot(&out, reports, count, err);
+    if (!rc)
+        fputs(buf_text(&out), stdout);
+    while (count)
+        buf_release(&texts[--count]);
+    buf_release(&out);
+    return rc;
+}
+
 /* A load test of the server that the settings name. */
 static int bench_server(struct bench *b, struct error *err) {
     int rc = prepare(b, err);
@@ -415,6 +441,8 @@ int bench_main(int argc, char **argv) {
     int rc;
     if (!strcmp(what, "compare")) {
         rc = compare(argc - 1, argv + 1, &err);
+    } else if (!strcmp(what, "plot")) {
+        rc = plot(argc - 1, argv + 1, &err);
     } else {
         bool serve = !strcmp(what, "serve");
         struct option_row rows[ARRAY_LEN(ROWS)];
@@ -426,11 +454,12 @@ int bench_main(int argc, char **argv) {
                           &err);
         if (!rc && !serve && !count)
             rc = error_set(&err, ERR_INVALID,
-                           "say serve, compare or a model; trireme bench --help tells more");
+                           "say serve, compare, plot or a model; trireme bench --help tells more");
         else if (!rc && !serve && !may_be_model(word))
             rc = error_set(
                 &err, ERR_INVALID,
-                "say serve or compare, or a model as a path or a hub's name: '%s' is none", word);
+                "say serve, compare or plot, or a model as a path or a hub's name: '%s' is none",
+                word);
         if (rc < 0)
             return command_misused("bench", &err);
         if (rc == OPTION_HELP_PRINTED)

@@ -2,6 +2,7 @@
 import json
 import re
 import subprocess
+from xml.etree import ElementTree
 
 from serve import Serve, binary
 
@@ -44,6 +45,9 @@ def test_bench_reports_what_the_server_saw():
         done = subprocess.run([binary(), "bench", "compare", first, second], capture_output=True, text=True)
         row = next(line.split() for line in done.stdout.splitlines() if line.startswith("mean_ttft_ms"))
         assert done.returncode == 0 and abs(float(row[1]) - a["mean_ttft_ms"]) < 0.01 and abs(float(row[2]) - b["mean_ttft_ms"]) < 0.01
+        drawn = subprocess.run([binary(), "bench", "plot", first, second], capture_output=True, text=True)
+        curves = ElementTree.fromstring(drawn.stdout).findall("{http://www.w3.org/2000/svg}polyline")
+        assert drawn.returncode == 0 and len(curves) == 4, drawn
 
         text, c, _ = report(s, "c.json", "--num-prompts", 4, "--random-input-len", 20, "--random-output-len", 3, "--ignore-eos", backend="openai-chat")
         assert c["completed"] == 4 and c["total_output_tokens"] == 12 and all(20 <= n <= 80 for n in c["input_lens"]), c["input_lens"]

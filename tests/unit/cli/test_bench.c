@@ -3,6 +3,7 @@
 #include "base/fsutil.h"
 #include "check.h"
 #include "cli/bench/dataset.h"
+#include "cli/bench/plot.h"
 #include "cli/bench/report.h"
 
 #include <math.h>
@@ -295,4 +296,32 @@ TEST(bench_report_has_the_known_layout) {
     buf_release(&text);
     buf_release(&json);
     buf_release(&table);
+}
+
+TEST(bench_plot_draws_a_curve_for_each_report_and_measure) {
+    static const char A[] = "{\"ttfts\":[0.03,0.01,null,0.02],\"itls\":[[0.002,0.004],[],[0.006]]}",
+                      B[] = "{\"ttfts\":[0.05],\"itls\":[]}";
+    struct bench_plot_report reports[] = {{"a<b", bytes_str(A)}, {"second", bytes_str(B)}};
+    struct error err;
+    struct buf out;
+    buf_init(&out, 0);
+    EXPECT_EQ(bench_plot(&out, reports, 2, &err), 0);
+    const char *svg = buf_text(&out);
+    EXPECT(!strncmp(svg, "<svg ", 5) && strstr(svg, "</svg>\n"));
+    EXPECT(strstr(svg, ">a&#60;b</text>") && strstr(svg, ">second</text>"));
+    EXPECT(strstr(svg, ">50</text>") && strstr(svg, ">10</text>")); /* where the axes end, in ms */
+    size_t curves = 0;
+    for (const char *at = svg; (at = strstr(at, "<polyline")); at++)
+        curves++;
+    EXPECT_EQ(curves, 3);
+    /* 10 ms of 50 is a fifth of 420 to the right of 50, at 0 %; 30 ms, the most of A, at 100 % */
+    EXPECT(strstr(svg, "points=\"134.0,320.0 ") && strstr(svg, " 302.0,60.0\""));
+    buf_release(&out);
+    static const char *const BAD[] = {"", "[]", "{\"ttfts\":[null]}", "{\"mean_ttft_ms\":3}"};
+    for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
+        struct bench_plot_report bad = {"x", bytes_str(BAD[i])};
+        EXPECT_EQ(bench_plot(&out, &bad, 1, &err), ERR_INVALID);
+        EXPECT_EQ(out.len, 0);
+    }
+    buf_release(&out);
 }
