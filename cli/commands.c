@@ -199,6 +199,8 @@ int trireme_main(int argc, char **argv) {
     if (!strcmp(name, "--version") || !strcmp(name, "-V"))
         name = "version";
     foreign_environment_take();
+    if (!strcmp(name, "completions") && argc == 3) /* as blazr calls it */
+        return write_help("--completion", argv[2]);
     const struct command *command = find_command(name);
     if (command)
         return command->run(argc - 1, argv + 1);

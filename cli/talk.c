@@ -299,6 +299,8 @@ static void build_body(const struct talk_settings *s, const char *json, struct b
     json_double(&w, s->temperature);
     json_key(&w, "top_p");
     json_double(&w, s->top_p);
+    add_number(&w, "min_p", s->min_p, 0);
+    add_number(&w, "repeat_last_n", (double)s->repeat_last_n, -1);
     add_number(&w, "repetition_penalty", s->repetition_penalty, 1);
     add_number(&w, "frequency_penalty", s->frequency_penalty, 0);
     add_number(&w, "presence_penalty", s->presence_penalty, 0);

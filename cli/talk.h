@@ -11,8 +11,8 @@ struct talk_settings {
     const char *model, *url, *api_key, *system;
     const char *prompt;            /* of run alone */
     const char *vocab, *vocab_dir; /* of a private server */
-    int64_t port, max_tokens, seed, threads, max_context, top_k;
-    double temperature, top_p, repetition_penalty, frequency_penalty, presence_penalty;
+    int64_t port, max_tokens, seed, threads, max_context, top_k, repeat_last_n;
+    double temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
     bool raw, verbose, cpu, gpu, stats, show_think;
 };
 
@@ -41,9 +41,14 @@ struct talk_settings {
                  .help = "Keep the likeliest tokens of this total."),                              \
         TALK_ROW(type_, "top-k", OPTION_INT, top_k, .fallback = top_k_, .max = 1 << 20,            \
                  .unit = "tokens", .help = "Keep so many of the likeliest tokens; 0: all."),       \
+        TALK_ROW(type_, "min-p", OPTION_FLOAT, min_p, .fallback = "0", .max = 1,                   \
+                 .help = "Drop tokens less likely than this part of the likeliest; 0: none."),     \
         TALK_ROW(type_, "repetition-penalty", OPTION_FLOAT, repetition_penalty, .fallback = "1",   \
                  .min = 0.01, .max = 10, .aliases = "--repeat-penalty",                            \
                  .help = "Above 1: what was said becomes less likely."),                           \
+        TALK_ROW(type_, "repeat-last-n", OPTION_INT, repeat_last_n, .fallback = "-1", .min = -1,   \
+                 .max = 2147483647, .unit = "tokens",                                              \
+                 .help = "Penalties look at so many of the last tokens; -1: at all, 0: at none."), \
         TALK_ROW(type_, "frequency-penalty", OPTION_FLOAT, frequency_penalty, .fallback = "0",     \
                  .min = -2, .max = 2, .help = "The same, by how often it was said."),              \
         TALK_ROW(type_, "presence-penalty", OPTION_FLOAT, presence_penalty, .fallback = "0",       \

@@ -113,11 +113,18 @@ check a_context_above_the_models_is_said_to_be_clamped says 0 '--max-context 999
 # flags of the systems before this one (XandLLM, blazr), as their users type them
 check run_takes_a_prompt_by_name says 0 ' tokens generated | first after ' "$trireme" run -m "$model" --prompt Hi --system "Be kind." --max-tokens 5 --temperature 0.7 \
     --top-p 0.9 --top-k 40 --repetition-penalty 1.1 --frequency-penalty 0.1 --presence-penalty 0.1 --seed 3 --show-think --stats --cpu
-greedy() { "$trireme" "$@" "$model" --prompt "Once upon a time" --raw --temperature 0 --seed 1 --max-tokens 6; }
+greedy() { "$trireme" "$1" --temperature 0 "${@:2}" "$model" --prompt "Once upon a time" --raw --seed 1 --max-tokens 6; }
 generates() { [ -n "$(greedy generate)" ] && [ "$(greedy generate)" = "$(greedy run)" ]; }
 check generate_is_run_with_other_defaults generates
 penalized() { [ "$(greedy run --repetition-penalty 8 --presence-penalty 2)" != "$(greedy run)" ]; }
 check run_sends_its_penalties penalized
+narrowed() { [ "$(greedy run --temperature 2 --min-p 1)" = "$(greedy run)" ] && [ "$(greedy run --temperature 2)" != "$(greedy run)" ]; }
+check run_sends_min_p narrowed
+looks_back_at_nothing() { [ "$(greedy run --repetition-penalty 8 --presence-penalty 2 --repeat-last-n 0)" = "$(greedy run)" ]; }
+check run_sends_how_far_penalties_look_back looks_back_at_nothing
+completes_in_a_shell() { [ -n "$("$trireme" completions bash)" ] && [ "$("$trireme" completions bash)" = "$("$trireme" help --completion bash)" ]; }
+check completions_are_known_by_that_name completes_in_a_shell
+check completions_of_no_shell says 2 'fish' "$trireme" completions sail
 check run_takes_one_device says 2 'which of them?' "$trireme" run "$model" --prompt Hi --cpu --gpu
 check run_takes_one_prompt says 2 '--prompt was given' "$trireme" run "$model" Hi --prompt Hi
 check run_takes_a_prompt_by_a_letter says 0 '' "$trireme" run "$model" -p Hi -n 2
