@@ -127,6 +127,7 @@ static const struct field rows[] = {
     ARRAY_FIELD("tools", tools),
     CUSTOM_FIELD("system", read_system),
     INT_FIELD("max_tokens", max_tokens, 1, WIRE_MAX_TOKENS, GENREQ_MAX_TOKENS),
+    NUMBER_FIELD("temperature", temperature, 0, 2, GENREQ_TEMPERATURE),
     CUSTOM_FIELD("tool_choice", read_tool_choice),
     CUSTOM_FIELD("thinking", read_thinking),
     CUSTOM_FIELD("output_config", read_output_config),

@@ -132,14 +132,7 @@ static int read_llama_normalize(struct field_reader *r, enum json_event first) {
 static int read_options(struct field_reader *r, enum json_event first) {
     if (first != JSON_OBJECT_BEGIN)
         return field_wrong_type(r, "an object", first);
-    for (enum json_event event; (event = json_next(&r->json)) == JSON_KEY;) {
-        bool context = bytes_equal(r->json.text, bytes_str("num_ctx"));
-        event = json_next(&r->json);
-        if (context ? field_int(r, event, 1, WIRE_MAX_TOKENS, &r->g->context_tokens)
-                    : field_span(r, event, NULL))
-            return -1;
-    }
-    return 0;
+    return field_span(r, first, NULL);
 }
 
 /* clang-format off */

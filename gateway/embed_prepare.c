@@ -4,10 +4,6 @@ static int fit_context(const struct genreq *g, const struct served_model *m, uin
                        struct token_vec *ids, struct api_error *err) {
     uint32_t context = MIN(m->max_context, (uint32_t)WIRE_MAX_TOKENS), most = context;
     const char *param = g->embed.first_count ? "documents" : "input";
-    if (g->context_tokens > (int64_t)context)
-        return api_error_set(err, API_CONTEXT_LENGTH, "num_ctx",
-                             "'num_ctx' is %lld; this model's context has %u tokens here",
-                             (long long)g->context_tokens, context);
     if (ids->count == 0)
         return api_error_set(err, API_BAD_REQUEST, param, "input %u has no tokens", i);
     if (prepare_check_ids(ids->items, ids->count, m, param, err))

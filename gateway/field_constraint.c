@@ -86,31 +86,45 @@ static int read_named_schema(struct field_reader *r, enum json_event first) {
     return field_of_span(r, schema, r->name, read_schema);
 }
 
+static int lacks_member(struct field_reader *r, const char *member) {
+    return api_error_set(r->err, API_BAD_REQUEST, r->name, "'%s' needs a '%s'", r->name, member);
+}
+
+/* OpenAI's; regex and ebnf are TensorRT-LLM's and others', value is TGI's. */
 int field_response_format(struct field_reader *r, enum json_event first) {
-    struct bytes type = {0}, named = {0}, schema = {0}, whole;
+    struct bytes type = {0}, named = {0}, schema = {0}, pattern = {0}, grammar = {0}, value = {0},
+                 whole;
     const struct json_wanted members[] = {
-        {"type", &type}, {"json_schema", &named}, {"schema", &schema}};
+        {"type", &type},       {"json_schema", &named}, {"schema", &schema}, {"regex", &pattern},
+        {"pattern", &pattern}, {"grammar", &grammar},   {"ebnf", &grammar},  {"value", &value}};
     if (field_members(r, first, members, ARRAY_LEN(members), &whole))
         return -1;
     if (raw_is_text(type, "text"))
         return 0;
     if (raw_is_text(type, "json_schema") && named.len)
         return field_of_span(r, named, r->name, read_named_schema);
-    if (raw_is_text(type, "json_schema") || raw_is_text(type, "json_object")) {
-        if (schema.len)
-            return field_of_span(r, schema, r->name, read_schema);
-        if (raw_is_text(type, "json_object"))
-            return set(r, CONSTRAINT_SCHEMA, bytes_str(ANY_OBJECT));
-        return api_error_set(r->err, API_BAD_REQUEST, r->name, "'%s' needs a 'json_schema'",
-                             r->name);
-    }
+    bool any_object = raw_is_text(type, "json_object") || raw_is_text(type, "json");
+    if (raw_is_text(type, "json_schema") || any_object)
+        return schema.len || value.len
+                   ? field_of_span(r, schema.len ? schema : value, r->name, read_schema)
+               : any_object ? set(r, CONSTRAINT_SCHEMA, bytes_str(ANY_OBJECT))
+                            : lacks_member(r, "json_schema");
+    if (raw_is_text(type, "regex"))
+        return pattern.len || value.len
+                   ? field_of_span(r, pattern.len ? pattern : value, r->name, read_regex)
+                   : lacks_member(r, "regex");
+    if (raw_is_text(type, "grammar") || raw_is_text(type, "ebnf"))
+        return grammar.len || value.len
+                   ? field_of_span(r, grammar.len ? grammar : value, r->name, read_gbnf)
+                   : lacks_member(r, "grammar");
     if (raw_is_text(type, "structural_tag"))
         return set(r, CONSTRAINT_STRUCTURE, whole);
     if (!raw_is(type, '"'))
         return api_error_set(r->err, API_BAD_REQUEST, r->name, "'%s.type' must be a string",
                              r->name);
     return api_error_set(r->err, API_UNSUPPORTED, r->name,
-                         "'%s.type' must be text, json_object, json_schema or structural_tag",
+                         "'%s.type' must be text, json_object, json_schema, structural_tag, regex "
+                         "or grammar",
                          r->name);
 }
 

@@ -13,8 +13,7 @@ static int read_predict(struct field_reader *r, enum json_event first) {
     int64_t asked;
     if (field_int(r, first, -2, WIRE_MAX_TOKENS, &asked))
         return -1;
-    if (asked < 0)
-        asked = WIRE_MAX_TOKENS;
+    asked = MAX(asked, -1);
     if (r->g->given & GENREQ_MAX_TOKENS && asked != r->g->max_tokens)
         return field_disagrees(r);
     r->g->given |= GENREQ_MAX_TOKENS;

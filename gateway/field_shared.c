@@ -114,9 +114,9 @@ int field_seed(struct field_reader *r, enum json_event first) {
 static const struct field rows[] = {
     STRING_FIELD("user", user, GENREQ_USER_MAX),
     STRING_FIELD("model", model, GENREQ_NAME_MAX),
-    INT_FIELD("max_tokens", max_tokens, 0, WIRE_MAX_TOKENS, GENREQ_MAX_TOKENS),
+    INT_FIELD("max_tokens", max_tokens, -1, WIRE_MAX_TOKENS, GENREQ_MAX_TOKENS),
     INT_FIELD("min_tokens", min_tokens, 0, WIRE_MAX_TOKENS, GENREQ_MIN_TOKENS),
-    NUMBER_FIELD("temperature", temperature, 0, 2, GENREQ_TEMPERATURE),
+    NUMBER_FIELD("temperature", temperature, 0, 100, GENREQ_TEMPERATURE),
     NUMBER_FIELD("top_p", top_p, 0, 1, GENREQ_TOP_P),
     INT_FIELD("top_k", top_k, -1, INT32_MAX, GENREQ_TOP_K),
     NUMBER_FIELD("min_p", min_p, 0, 1, GENREQ_MIN_P),

@@ -140,8 +140,11 @@ static int read_tools(struct field_reader *r, enum json_event first) {
 int field_reasoning_effort(struct field_reader *r, enum json_event first) {
     static const char *const EFFORTS[] = {"none", "minimal", "low", "medium",
                                           "high", "xhigh",   "max"};
+    struct bytes before = r->g->reasoning_effort;
     if (field_string(r, first, GENREQ_NAME_MAX, &r->g->reasoning_effort))
         return -1;
+    if (before.len && !bytes_equal(before, r->g->reasoning_effort))
+        return field_disagrees(r);
     for (size_t i = 0; i < ARRAY_LEN(EFFORTS); i++)
         if (bytes_equal(r->g->reasoning_effort, bytes_str(EFFORTS[i])))
             return 0;

@@ -123,7 +123,9 @@ bool genreq_asks_nothing(const struct genreq *g) {
 }
 
 uint32_t genreq_max_tokens(const struct genreq *g, uint32_t fallback) {
-    if (g->given & GENREQ_MAX_COMPLETION_TOKENS)
-        return (uint32_t)g->max_completion_tokens;
-    return g->given & GENREQ_MAX_TOKENS ? (uint32_t)g->max_tokens : fallback;
+    bool newer = g->given & GENREQ_MAX_COMPLETION_TOKENS;
+    if (!newer && !(g->given & GENREQ_MAX_TOKENS))
+        return fallback;
+    int64_t asked = newer ? g->max_completion_tokens : g->max_tokens;
+    return asked < 0 ? WIRE_MAX_TOKENS : (uint32_t)asked;
 }

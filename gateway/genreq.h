@@ -195,9 +195,8 @@ struct genreq {
     uint32_t bad_word_count;
 
     /* limits */
-    int64_t max_tokens, max_completion_tokens; /* valid when given */
+    int64_t max_tokens, max_completion_tokens; /* valid when given; -1: as many as fit */
     int64_t min_tokens;
-    int64_t context_tokens;    /* the model's context must have as many; 0: any */
     const struct bytes *stops; /* stop strings, in order */
     uint32_t stop_count;
     struct u32s stop_tokens;
@@ -222,6 +221,7 @@ struct genreq {
     bool include_reasoning;        /* show what was thought */
     bool separate_reasoning;       /* tell it from content */
     enum genreq_thinking thinking; /* beside template_kwargs, until field_apply_thinking */
+    const char *thinking_field;    /* what said so; borrowed */
     bool must_think;               /* refused where the model's reasoning cannot be told */
     bool parallel_tool_calls;      /* false: the first call alone */
     bool tool_choice_none, tool_choice_required;

@@ -67,7 +67,7 @@ static int read_think(struct field_reader *r, enum json_event first) {
 
 /* clang-format off */
 static const struct field option_rows[] = {
-    NUMBER_FIELD("temperature", temperature, 0, 2, GENREQ_TEMPERATURE),
+    NUMBER_FIELD("temperature", temperature, 0, 100, GENREQ_TEMPERATURE),
     NUMBER_FIELD("top_p", top_p, 0, 1, GENREQ_TOP_P),
     INT_FIELD("top_k", top_k, -1, INT32_MAX, GENREQ_TOP_K),
     NUMBER_FIELD("min_p", min_p, 0, 1, GENREQ_MIN_P),
@@ -76,11 +76,11 @@ static const struct field option_rows[] = {
     NUMBER_FIELD("frequency_penalty", frequency_penalty, -2, 2, 0),
     CUSTOM_FIELD("seed", field_seed),
     CUSTOM_FIELD("stop", field_stops),
-    INT_FIELD("num_ctx", context_tokens, 1, INT32_MAX, 0),
-    NEUTRAL_FIELD("penalize_newline", "true"),
+        NEUTRAL_FIELD("penalize_newline", "true"),
     REFUSED_FIELD("embedding_only"),
     REFUSED_FIELD("vocab_only"),
     /* how a server that loads models for each request does it */
+    PASSED_FIELD("num_ctx"),
     PASSED_FIELD("num_keep"),
     PASSED_FIELD("num_batch"),
     PASSED_FIELD("num_gpu"),

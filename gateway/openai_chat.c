@@ -48,8 +48,26 @@ static int read_tool_choice(struct field_reader *r, enum json_event first) {
                          "'%s' must be \"none\", \"auto\", \"required\" or a function", r->name);
 }
 
+/* Whether the template is told to think, which several fields can say. */
+static int set_thinking(struct field_reader *r, bool on) {
+    enum genreq_thinking asked = on ? THINKING_ON : THINKING_OFF;
+    if (r->g->thinking != THINKING_AS_TEMPLATE && r->g->thinking != asked)
+        return field_disagrees(r);
+    r->g->thinking = asked;
+    r->g->thinking_field = r->name;
+    return 0;
+}
+
+/* LMDeploy's, mistral.rs's and Qwen's. */
+static int read_enable_thinking(struct field_reader *r, enum json_event first) {
+    if (first != JSON_TRUE && first != JSON_FALSE)
+        return field_wrong_type(r, "a boolean", first);
+    return set_thinking(r, first == JSON_TRUE);
+}
+
 /* {"type": "enabled"} or "disabled", as DeepSeek, GLM and Kimi name it. */
 static int read_thinking(struct field_reader *r, enum json_event first) {
+    bool told = false;
     if (first != JSON_OBJECT_BEGIN)
         return field_wrong_type(r, "an object", first);
     for (enum json_event event = json_next(&r->json); event == JSON_KEY;
@@ -60,25 +78,51 @@ static int read_thinking(struct field_reader *r, enum json_event first) {
         event = json_next(&r->json);
         bool on = event == JSON_STRING && bytes_equal(r->json.text, bytes_str("enabled")),
              off = event == JSON_STRING && bytes_equal(r->json.text, bytes_str("disabled"));
-        r->g->thinking = on ? THINKING_ON : off ? THINKING_OFF : THINKING_AS_TEMPLATE;
-        if (field_span(r, event, NULL))
+        told = on || off;
+        if (field_span(r, event, NULL) || (told && set_thinking(r, on)))
             return -1;
     }
-    if (r->g->thinking == THINKING_AS_TEMPLATE)
+    if (!told)
         return api_error_set(r->err, API_BAD_REQUEST, r->name,
                              "'%s.type' must be enabled or disabled", r->name);
     return 0;
 }
 
+/* OpenRouter's word for leaving out what was thought. */
+static int read_exclude(struct field_reader *r, enum json_event first) {
+    if (first != JSON_TRUE && first != JSON_FALSE)
+        return field_wrong_type(r, "a boolean", first);
+    r->g->include_reasoning &= first == JSON_FALSE;
+    return 0;
+}
+
+/* {"effort": ..., "enabled": ..., "exclude": ...}, as OpenRouter and SGLang have it. */
+static int read_reasoning(struct field_reader *r, enum json_event first) {
+    struct bytes effort = {0}, enabled = {0}, exclude = {0}, bound = {0};
+    const struct json_wanted members[] = {
+        {"effort", &effort}, {"enabled", &enabled}, {"exclude", &exclude}, {"max_tokens", &bound}};
+    if (field_members(r, first, members, ARRAY_LEN(members), NULL))
+        return -1;
+    if (bound.len)
+        return api_error_set(r->err, API_UNSUPPORTED, r->name,
+                             "'%s.max_tokens' is not offered by this server", r->name);
+    if ((effort.len && field_of_span(r, effort, "reasoning.effort", field_reasoning_effort)) ||
+        (enabled.len && field_of_span(r, enabled, "reasoning.enabled", read_enable_thinking)))
+        return -1;
+    return exclude.len ? field_of_span(r, exclude, "reasoning.exclude", read_exclude) : 0;
+}
+
 /* clang-format off */
 static const struct field rows[] = {
-    INT_FIELD("max_completion_tokens", max_completion_tokens, 0, WIRE_MAX_TOKENS,
+    INT_FIELD("max_completion_tokens", max_completion_tokens, -1, WIRE_MAX_TOKENS,
               GENREQ_MAX_COMPLETION_TOKENS),
     BOOL_FIELD("logprobs", logprobs, 0),
     INT_FIELD("top_logprobs", top_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, GENREQ_TOP_LOGPROBS),
     INT_FIELD("prompt_logprobs", prompt_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, 0),
     CUSTOM_FIELD("tool_choice", read_tool_choice),
     CUSTOM_FIELD("thinking", read_thinking),
+    CUSTOM_FIELD("enable_thinking", read_enable_thinking),
+    CUSTOM_FIELD("reasoning", read_reasoning),
     BOOL_FIELD("parallel_tool_calls", parallel_tool_calls, 0),
     BOOL_FIELD("include_reasoning", include_reasoning, 0),
     BOOL_FIELD("separate_reasoning", separate_reasoning, 0),
@@ -104,7 +148,7 @@ int openai_chat_parse(struct genreq *g, struct bytes body, struct api_error *err
         return api_error_set(err, API_BAD_REQUEST, g->constraint.field,
                              "'%s' and a function that must be called cannot both be given",
                              g->constraint.field);
-    if (field_apply_thinking(g, "thinking", err))
+    if (field_apply_thinking(g, g->thinking_field, err))
         return -1;
     /* a model that must not call is not tempted */
     if (g->tool_choice_none)

@@ -245,10 +245,6 @@ static int fit_prompt(const struct genreq *g, uint32_t i, const struct served_mo
     struct token_vec *prompt = &p->prompts[i];
     uint32_t context = context_of(m);
     const char *param = genreq_is_chat(g) ? "messages" : "prompt";
-    if (g->context_tokens > (int64_t)context)
-        return api_error_set(err, API_CONTEXT_LENGTH, "num_ctx",
-                             "'num_ctx' is %lld; this model's context has %u tokens here",
-                             (long long)g->context_tokens, context);
     if (prompt->count == 0)
         return api_error_set(err, API_BAD_REQUEST, param, "the prompt has no tokens");
     if (prepare_check_ids(prompt->items, prompt->count, m, param, err))

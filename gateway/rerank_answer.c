@@ -75,7 +75,7 @@ static double score_of(const struct answer *a, uint32_t i) {
         return cosine(a, first == 1 ? 0 : i, first + i);
     const float *value = values_of(a, i, &width);
     CHECK(width == 1);
-    return sigmoid((double)*value);
+    return a->embed.raw_scores ? (double)*value : sigmoid((double)*value);
 }
 
 static void add_usage(const struct answer *a, struct buf *out) {

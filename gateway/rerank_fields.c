@@ -68,6 +68,14 @@ static int read_documents(struct field_reader *r, enum json_event first) {
                                      : field_wrong_type(r, "a list of texts", first);
 }
 
+/* False: what the model gives, as it is (vLLM's). */
+static int read_activation(struct field_reader *r, enum json_event first) {
+    if (first != JSON_TRUE && first != JSON_FALSE)
+        return field_wrong_type(r, "a boolean", first);
+    r->g->embed.normalize = first == JSON_TRUE ? EMBED_AS_THE_MODEL : EMBED_AS_IT_IS;
+    return 0;
+}
+
 /* clang-format off */
 #define COMMON_ROWS                                                                                \
     STRING_FIELD("model", model, GENREQ_NAME_MAX),                                                 \
@@ -76,6 +84,9 @@ static int read_documents(struct field_reader *r, enum json_event first) {
     INT_FIELD("priority", priority, INT32_MIN, INT32_MAX, 0),                                      \
     STRING_FIELD_ONCE("cache_salt", cache_salt, 128, GENREQ_CACHE_SALT),                           \
     PASSED_FIELD("request_id"),                                                                    \
+    CUSTOM_FIELD("use_activation", read_activation),                                               \
+    CUSTOM_FIELD("activation", read_activation), /* its older name */                              \
+    NEUTRAL_FIELD("raw_scores", "false"),                                                          \
     REFUSED_FIELD("instruction"),                                                                  \
     REFUSED_FIELD("mm_processor_kwargs")
 

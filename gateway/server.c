@@ -408,6 +408,21 @@ static int on_info(const struct call *c, struct api_error *err) {
     return 0;
 }
 
+/* What SGLang's clients ask for first (RuntimeEndpoint). */
+static int on_model_info(const struct call *c, struct api_error *err) {
+    struct served_model *model = asked_model(c, err);
+    if (!model)
+        return -1;
+    cJSON *info = cJSON_CreateObject();
+    cJSON_AddStringToObject(info, "model_path", model->name);
+    cJSON_AddStringToObject(info, "tokenizer_path", model->name);
+    cJSON_AddBoolToObject(info, "is_generation", !model->vectors.pooling);
+    cJSON_AddNullToObject(info, "preferred_sampling_params");
+    served_model_put(model);
+    respond_document(c->req, info);
+    return 0;
+}
+
 /* ---- routes ---- */
 
 static int on_openapi(const struct call *c, struct api_error *err);
@@ -466,6 +481,7 @@ static const struct route {
     GENERATE("/embedding", on_generate, GENREQ_LLAMA_EMBEDDING, &fields_llama_embedding),
     GENERATE("/embeddings", on_generate, GENREQ_LLAMA_EMBEDDING, &fields_llama_embedding),
     GENERATE("/pooling", on_generate, GENREQ_POOLING, &fields_pooling),
+    GENERATE("/v1/classify", on_generate, GENREQ_CLASSIFY, &fields_classify),
     GENERATE("/classify", on_generate, GENREQ_CLASSIFY, &fields_classify),
     GENERATE("/v2/embed", on_generate, GENREQ_COHERE_EMBED, &fields_cohere_embed),
     GENERATE("/v1/rerank", on_generate, GENREQ_RERANK, &fields_rerank),
@@ -497,6 +513,7 @@ static const struct route {
     CALL("/ping", HTTP_GET, true, true, on_live, NULL),
     CALL("/ping", HTTP_POST, true, true, on_live, NULL),
     CALL("/health_generate", HTTP_GET, true, true, on_e2e, NULL),
+    CALL("/live", HTTP_GET, true, true, on_live, NULL),
     CALL("/health/live", HTTP_GET, true, true, on_live, NULL),
     CALL("/health/ready", HTTP_GET, true, true, on_ready, NULL),
     CALL("/health/e2e", HTTP_GET, true, true, on_e2e, NULL),
@@ -506,6 +523,8 @@ static const struct route {
     CALL("/lora-adapters", HTTP_GET, false, false, on_adapters, NULL),
     CALL("/props", HTTP_GET, false, false, on_props, NULL),
     CALL("/info", HTTP_GET, false, false, on_info, NULL),
+    CALL("/get_model_info", HTTP_GET, false, false, on_model_info, NULL),
+    CALL("/model_info", HTTP_GET, false, false, on_model_info, NULL),
     CALL("/openapi.json", HTTP_GET, true, false, on_openapi, NULL),
 };
 #undef CALL

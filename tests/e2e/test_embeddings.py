@@ -210,6 +210,11 @@ def test_cross_encoder():
         scores = [r["relevance_score"] for r in body["results"]]
         assert scores == sorted(scores, reverse=True) and len(scores) == len(second)
         assert abs(next(r["relevance_score"] for r in body["results"] if r["index"] == 0) - want["scores"][0]) < 1e-4
+        for name in ("use_activation", "activation"):  # without the sigmoid
+            bare = s.post("/v1/score", {"text_1": first, "text_2": second, name: False})[1]["data"]
+            assert max(abs(1 / (1 + math.exp(-d["score"])) - w) for d, w in zip(bare, want["scores"])) < 1e-4, bare
+            ranked = s.post("/v1/rerank", {"query": first[0], "documents": second, name: False})[1]["results"]
+            assert abs(next(r["relevance_score"] for r in ranked if r["index"] == 0) - bare[0]["score"]) < 1e-5, (ranked, bare)
         # one text alone: the pair's own tokens, and another score of the same kind
         ids = s.post("/tokenize", {"prompt": "the fox"})[1]["tokens"]
         status, body, _ = s.post("/classify", {"input": ["the fox", "a lazy dog"]})

@@ -75,8 +75,8 @@ def test_errors():
         assert error.status_code == 404 and "nobody" in error.error, error
         error = refused(lambda: list(c.generate(name, "x", suffix="y", stream=True)))
         assert error.status_code == 400 and "suffix" in error.error, error
-        error = refused(lambda: c.generate(name, "x", options={"num_ctx": 10**8}))
-        assert error.status_code == 400 and "num_ctx" in error.error, error
+        wide = c.generate(name, "x", options={"num_ctx": 10**8, "num_predict": 3})  # the context stays what it is
+        assert wide.done and wide.eval_count == 3, wide
         error = refused(lambda: c.embed(name, "x"))
         assert error.status_code == 400 and "--pooling" in error.error, error
         for path, call in (("pull", lambda: c.pull(name)), ("delete", lambda: c.delete(name)), ("copy", lambda: c.copy(name, "x"))):

@@ -89,8 +89,8 @@ static const struct peer_field FIELDS[] = {
     {"prompt_logprobs", "-1 21 true", "0 1 20"},
     /* reasoning, style, other sources */
     {"think", "true false \"low\"", ""},
-    {"enable_thinking", "true false", ""},
-    {"reasoning", "{\"effort\":\"low\"}", "{}"},
+    {"enable_thinking", "1 \"on\"", ""}, /* a chat has them: below */
+    {"reasoning", "5", "{}"},
     {"thinking_token_budget", "0 100", "-1"},
     {"thinking_budget_tokens", "0 100", "-1"},
     {"reasoning_budget", "0 100", "-1"},
@@ -268,6 +268,91 @@ TEST(other_names_do_what_they_say) {
     EXPECT(!g.separate_reasoning);
     EXPECT_EQ(parse_with(GENREQ_COMPLETIONS, "\"n_predict\":-1", &g, &err), 0);
     EXPECT_EQ(genreq_max_tokens(&g, 16), WIRE_MAX_TOKENS);
+}
+
+TEST(minus_one_asks_for_as_many_tokens_as_fit) {
+    static const char *const FIELDS_OF_IT[] = {
+        "\"max_tokens\":-1", "\"max_tokens\":-1,\"n_predict\":-1", "\"max_completion_tokens\":-1"};
+    for (size_t i = 0; i < ARRAY_LEN(FIELDS_OF_IT); i++) {
+        struct genreq g;
+        struct api_error err = {0};
+        EXPECT_EQ(parse_with(GENREQ_CHAT, FIELDS_OF_IT[i], &g, &err), 0);
+        EXPECT_EQ(genreq_max_tokens(&g, 16), WIRE_MAX_TOKENS);
+    }
+}
+
+/* What peers call thinking; the templates' own word for it is chat_template_kwargs. */
+TEST(a_chat_is_told_to_think_by_other_names) {
+    static const struct {
+        const char *fields;
+        enum genreq_thinking thinking;
+        const char *effort, *param;
+        bool shows;
+    } CASES[] = {
+        {"\"enable_thinking\":true", THINKING_ON, "", "", true},
+        {"\"enable_thinking\":false", THINKING_OFF, "", "", true},
+        {"\"reasoning\":{\"effort\":\"low\"}", THINKING_AS_TEMPLATE, "low", "", true},
+        {"\"reasoning\":{\"enabled\":false,\"effort\":null}", THINKING_OFF, "", "", true},
+        {"\"reasoning\":{\"enabled\":true,\"exclude\":true}", THINKING_ON, "", "", false},
+        {"\"reasoning\":{\"effort\":\"high\",\"summary\":\"auto\"},\"reasoning_effort\":\"high\"",
+         THINKING_AS_TEMPLATE, "high", "", true},
+        {"\"enable_thinking\":true,\"thinking\":{\"type\":\"enabled\"}", THINKING_ON, "", "", true},
+        {"\"enable_thinking\":true,\"thinking\":{\"type\":\"disabled\"}", 0, NULL, "thinking", 0},
+        {"\"reasoning\":{\"enabled\":true},\"enable_thinking\":false", 0, NULL, "enable_thinking",
+         0},
+        {"\"reasoning_effort\":\"low\",\"reasoning\":{\"effort\":\"high\"}", 0, NULL,
+         "reasoning.effort", 0},
+        {"\"reasoning\":{\"effort\":\"much\"}", 0, NULL, "reasoning.effort", 0},
+        {"\"reasoning\":{\"enabled\":1}", 0, NULL, "reasoning.enabled", 0},
+        {"\"reasoning\":{\"max_tokens\":100}", 0, NULL, "reasoning", 0},
+        {"\"enable_thinking\":true,\"chat_template_kwargs\":{\"a\":1}", 0, NULL, "enable_thinking",
+         0},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct genreq g;
+        struct api_error err = {0};
+        int rc = parse_with(GENREQ_CHAT, CASES[i].fields, &g, &err);
+        EXPECT_EQ(rc, *CASES[i].param ? -1 : 0);
+        EXPECT_STR(err.param, CASES[i].param);
+        if (rc == 0) {
+            EXPECT_EQ(g.thinking, CASES[i].thinking);
+            EXPECT_EQ(g.template_kwargs.len > 0, g.thinking != THINKING_AS_TEMPLATE);
+            EXPECT_EQ(g.reasoning_effort.len, strlen(CASES[i].effort));
+            EXPECT_EQ(g.include_reasoning, CASES[i].shows);
+        }
+    }
+}
+
+/* TensorRT-LLM's forms of response_format, and those of TGI, Fireworks and Together. */
+TEST(response_formats_of_other_servers) {
+    static const struct {
+        const char *format;
+        enum constraint_kind kind;
+    } CASES[] = {
+        {"{\"type\":\"regex\",\"regex\":\"a+\"}", CONSTRAINT_REGEX},
+        {"{\"type\":\"regex\",\"pattern\":\"a+\"}", CONSTRAINT_REGEX},
+        {"{\"type\":\"regex\",\"value\":\"a+\"}", CONSTRAINT_REGEX},
+        {"{\"type\":\"regex\"}", CONSTRAINT_NONE},
+        {"{\"type\":\"ebnf\",\"ebnf\":\"root ::= \\\"a\\\"\"}", CONSTRAINT_GRAMMAR},
+        {"{\"type\":\"grammar\",\"grammar\":\"root ::= \\\"a\\\"\"}", CONSTRAINT_GRAMMAR},
+        {"{\"type\":\"grammar\",\"regex\":\"a\"}", CONSTRAINT_NONE},
+        {"{\"type\":\"json\",\"schema\":{\"type\":\"array\"}}", CONSTRAINT_SCHEMA},
+        {"{\"type\":\"json_object\",\"value\":{\"type\":\"array\"}}", CONSTRAINT_SCHEMA},
+        {"{\"type\":\"json_schema\"}", CONSTRAINT_NONE},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct genreq g;
+        struct api_error err = {0};
+        struct buf body = {0};
+        buf_addf(&body, "{\"prompt\":\"hi\",\"response_format\":%s}", CASES[i].format);
+        int rc = genreq_parse(&g, GENREQ_COMPLETIONS, buf_bytes(&body), &err);
+        EXPECT_EQ(rc, CASES[i].kind ? 0 : -1);
+        EXPECT_EQ(g.constraint.kind, CASES[i].kind);
+        if (CASES[i].kind == CONSTRAINT_SCHEMA)
+            EXPECT(memmem(g.constraint.text.data, g.constraint.text.len, "array", 5) != NULL);
+        genreq_release(&g);
+        buf_release(&body);
+    }
 }
 
 TEST(two_names_of_a_field_must_agree) {

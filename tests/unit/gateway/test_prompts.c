@@ -57,6 +57,11 @@ TEST(info_tells_the_bounds_of_the_model) {
     EXPECT(strstr(buf_text(&a.body), "\"model_id\":\"fake\""));
     EXPECT(strstr(buf_text(&a.body), "\"max_input_tokens\":776,\"max_total_tokens\":777"));
     answer_release(&a);
+    client_request(w.port, "GET", "/get_model_info", NULL, NULL, &a);
+    EXPECT_EQ(a.status, 200);
+    EXPECT(strstr(buf_text(&a.body), "\"model_path\":\"fake\""));
+    EXPECT(strstr(buf_text(&a.body), "\"is_generation\":true"));
+    answer_release(&a);
     client_request(w.port, "GET", "/info?model=none", NULL, NULL, &a);
     EXPECT_EQ(a.status, 404);
     answer_release(&a);

@@ -41,7 +41,7 @@ TEST(what_generate_cannot_do_is_refused_by_name) {
         {"{\"input_ids\":[[1],[]]}", "input_ids", "empty list"},
         {"{\"text\":\"a\",\"input_ids\":[1]}", "input_ids", "both"},
         {PARAMS("\"max_new_tokens\":-1"), "max_new_tokens", "between 0"},
-        {PARAMS("\"temperature\":3"), "temperature", "at most 2"},
+        {PARAMS("\"temperature\":101"), "temperature", "at most 100"},
         {PARAMS("\"stop_regex\":\"a\""), "stop_regex", "not offered"},
         {PARAMS("\"stream\":true"), "stream", "not offered"},
         {PARAMS("\"n\":129"), "n", "128"},
