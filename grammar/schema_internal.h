@@ -163,6 +163,13 @@ bool schema_may_check(struct schema *s, uint32_t node, uint32_t value);
 bool schema_in_list(struct schema *s, uint32_t list, uint32_t value);
 /* Whether a string or number satisfies the schema's keywords of its type. */
 bool schema_text_accepted(struct schema *s, uint32_t node, uint32_t value);
+/* Appends the number without exponent, without needless zeros; false, with nothing appended: it has
+ * too many digits. */
+bool schema_number_plainly(struct bytes text, struct buf *out);
+/* The number of this text. With `plain` (grammar.h) as it is written there; else all that equals it:
+ * zeros behind its fraction, and with `exponents` those near 0 or near that of its first digit (0
+ * has any). */
+uint32_t schema_number_expr(struct schema *s, struct bytes text, bool exponents);
 /* Frees what the three keep. */
 void schema_values_release(struct schema *s);
 

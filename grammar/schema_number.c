@@ -1,6 +1,8 @@
 /*
  * schema_number.c - numbers within bounds, as automata over their digits.
  *
+ * Numbers are what they are worth, however they are written: 100, 100.0 and 1e2 are one.
+ *
  * A bound is compared digit by digit: a number without leading zeros is above another when it has
  * more digits in front of its point, or as many and the first one that differs is larger. Numbers
  * with bounds are written without exponents. multipleOf keeps the remainder of what was read.
@@ -9,6 +11,7 @@
 
 #include "formats/json.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { DIGITS_MAX = 400, REMAINDERS_MAX = 20000 };
@@ -322,7 +325,7 @@ static bool read_divisor(struct bytes text, uint32_t *k, uint32_t *places) {
     return true;
 }
 
-/* ---- the leaf ---- */
+/* ---- bounds ---- */
 
 static bool take_bound(struct schema *s, uint32_t node, bool open, bool low, struct bound *b) {
     struct bound next = {.set = true, .open = open};
@@ -406,45 +409,156 @@ static int take_out(struct schema *s, struct bytes text, bool whole, struct dfa 
     return rc;
 }
 
-/* Takes from have all numbers that a member says a value is not. Takes have where it fails. */
-static int take_out_all(struct schema *s, const conjunction *c, bool whole, struct dfa *have,
-                        struct error *err) {
-    int rc = 0;
-    for (size_t i = 0; i < c->count; i++) {
-        uint32_t list = tree_get(&s->t, c->items[i].node, KEY_NOT_ENUM);
-        for (uint32_t k = tree_first(&s->t, list); k && !rc; k = tree_next(&s->t, k))
-            if (tree_kind(&s->t, k) == TREE_NUMBER)
-                rc = take_out(s, tree_text(&s->t, k), whole, have, err);
-        if (rc)
-            return rc;
+/* The numbers that members say a value is not; zeroes but for c. */
+struct taken_out {
+    const conjunction *c;
+    size_t member;
+    uint32_t node; /* the last one; 0: none yet of this member */
+};
+
+/* The next one; 0: none is left. */
+static uint32_t taken_out_next(const struct schema *s, struct taken_out *w) {
+    for (; w->member < w->c->count; w->member++) {
+        uint32_t list = tree_get(&s->t, w->c->items[w->member].node, KEY_NOT_ENUM);
+        w->node = w->node ? tree_next(&s->t, w->node) : tree_first(&s->t, list);
+        while (w->node && tree_kind(&s->t, w->node) != TREE_NUMBER)
+            w->node = tree_next(&s->t, w->node);
+        if (w->node)
+            return w->node;
     }
     return 0;
 }
 
-/* Whether a member says of a number that a value is not it. */
-static bool takes_out(struct schema *s, const conjunction *c) {
-    for (size_t i = 0; i < c->count; i++) {
-        uint32_t list = tree_get(&s->t, c->items[i].node, KEY_NOT_ENUM);
-        for (uint32_t k = tree_first(&s->t, list); k; k = tree_next(&s->t, k))
-            if (tree_kind(&s->t, k) == TREE_NUMBER)
-                return true;
+/* ---- one number, however it is written ---- */
+
+enum { EXPONENTS_NEAR = 3 };
+
+bool schema_number_plainly(struct bytes text, struct buf *out) {
+    struct decimal *d = mem_alloc(sizeof *d);
+    bool ok = decimal_read(text, d);
+    if (ok && d->negative)
+        buf_add_byte(out, '-');
+    if (ok && !d->whole_count)
+        buf_add_byte(out, '0');
+    if (ok) {
+        buf_add(out, d->whole, d->whole_count);
+        if (d->fraction_count)
+            buf_add_byte(out, '.');
+        buf_add(out, d->fraction, d->fraction_count);
     }
-    return false;
+    mem_free(d);
+    return ok;
 }
+
+/* [eE] and what stands for this exponent; 0 need not be written. */
+static uint32_t exponent_of(struct builder *b, long exponent) {
+    static const struct code_range E[] = {{'E', 'E'}, {'e', 'e'}}, PLUS = {'+', '+'},
+                                   SIGN[] = {{'+', '+'}, {'-', '-'}};
+    char digits[24];
+    snprintf(digits, sizeof digits, "%ld", labs(exponent));
+    uint32_t sign = exponent > 0   ? expr_repeat(b, expr_chars(b, &PLUS, 1), 0, 1)
+                    : exponent < 0 ? expr_text(b, "-")
+                                   : expr_repeat(b, expr_chars(b, SIGN, 2), 0, 1);
+    uint32_t zeros = expr_repeat(b, expr_text(b, "0"), 0, REPEAT_NO_END);
+    uint32_t e =
+        expr_concat(b, (uint32_t[]){expr_chars(b, E, 2), sign, zeros, expr_text(b, digits)}, 4);
+    return exponent ? e : expr_repeat(b, e, 0, 1);
+}
+
+/* digits with the point behind so many of them, zeros where there are none, and more zeros behind
+ * a fraction. */
+static uint32_t mantissa(struct builder *b, bool negative, struct bytes digits, long point) {
+    struct buf text = {0};
+    uint32_t zero = expr_text(b, "0");
+    if (negative)
+        buf_add_byte(&text, '-');
+    if (point <= 0)
+        buf_add_str(&text, "0.");
+    for (long i = point; i < 0; i++)
+        buf_add_byte(&text, '0');
+    for (long i = 0; i < MAX(point, (long)digits.len); i++) {
+        if (i == point && i)
+            buf_add_byte(&text, '.');
+        buf_add_byte(&text, i < (long)digits.len ? digits.data[i] : '0');
+    }
+    bool whole = point >= (long)digits.len;
+    uint32_t more = expr_repeat(b, zero, whole ? 1 : 0, REPEAT_NO_END);
+    if (whole)
+        more = expr_repeat(b, expr_concat(b, (uint32_t[]){expr_text(b, "."), more}, 2), 0, 1);
+    uint32_t e = expr_concat(b, (uint32_t[]){expr_bytes(b, buf_bytes(&text)), more}, 2);
+    buf_release(&text);
+    return e;
+}
+
+/* 0 with any sign and exponent. */
+static uint32_t any_zero(struct builder *b) {
+    static const struct code_range E[] = {{'E', 'E'}, {'e', 'e'}}, DIGIT = {'0', '9'},
+                                   SIGN[] = {{'+', '+'}, {'-', '-'}};
+    uint32_t exponent =
+        expr_concat(b,
+                    (uint32_t[]){expr_chars(b, E, 2), expr_repeat(b, expr_chars(b, SIGN, 2), 0, 1),
+                                 expr_repeat(b, expr_chars(b, &DIGIT, 1), 1, REPEAT_NO_END)},
+                    3);
+    return expr_concat(b,
+                       (uint32_t[]){expr_repeat(b, expr_text(b, "-"), 0, 1),
+                                    mantissa(b, false, bytes_str("0"), 1),
+                                    expr_repeat(b, exponent, 0, 1)},
+                       3);
+}
+
+uint32_t schema_number_expr(struct schema *s, struct bytes text, bool exponents) {
+    struct decimal *d = mem_alloc(sizeof *d);
+    struct buf digits = {0};
+    uint32_t e = 0;
+    if (s->b->plain || !decimal_read(text, d)) {
+        e = expr_bytes(s->b, text);
+    } else if (is_zero(d)) {
+        e = any_zero(s->b);
+    } else {
+        /* the value is 0.DIGITS times ten to the power of `point`, neither end of DIGITS a 0 */
+        size_t zeros = 0, end;
+        buf_add(&digits, d->whole, d->whole_count);
+        buf_add(&digits, d->fraction, d->fraction_count);
+        while (digits.data[zeros] == '0')
+            zeros++;
+        for (end = digits.len; digits.data[end - 1] == '0';)
+            end--;
+        struct bytes own = bytes_of(digits.data + zeros, end - zeros);
+        long point = (long)d->whole_count - (long)zeros, last = point - 1;
+        VEC(uint32_t) forms = {0};
+        for (long k = MIN(last, 0L) - EXPONENTS_NEAR; k <= MAX(last, 0L) + EXPONENTS_NEAR; k++) {
+            bool near = labs(k) <= EXPONENTS_NEAR || labs(k - last) <= EXPONENTS_NEAR;
+            if (k != 0 && !(exponents && near))
+                continue;
+            uint32_t form = mantissa(s->b, d->negative, own, point - k);
+            if (exponents)
+                form = expr_concat(s->b, (uint32_t[]){form, exponent_of(s->b, k)}, 2);
+            vec_push(&forms, form);
+        }
+        e = forms.count == 1 ? forms.items[0] : expr_alt(s->b, forms.items, forms.count);
+        vec_release(&forms);
+    }
+    buf_release(&digits);
+    mem_free(d);
+    return e;
+}
+
+/* ---- the leaf ---- */
 
 uint32_t leaf_number(struct schema *s, const conjunction *c, bool whole) {
     struct range *r = mem_alloc(sizeof *r);
     struct dfa have, more, both;
     struct error err;
-    bool asked = takes_out(s, c);
+    struct taken_out asks = {.c = c}, out = {.c = c};
+    bool asked = taken_out_next(s, &asks) != 0;
     uint32_t e = 0;
     if (!gather_range(s, c, r))
-        goto out;
+        goto done;
     for (size_t i = 0; i < c->count; i++)
         asked |= tree_get(&s->t, c->items[i].node, "multipleOf") != 0;
     if (!r->low.set && !r->high.set && !asked) {
         e = expr_number(s->b, whole);
-        goto out;
+        goto done;
     }
     int rc = range_dfa(s, r, whole, &have, &err);
     for (size_t i = 0; i < c->count && !rc; i++) {
@@ -466,15 +580,15 @@ uint32_t leaf_number(struct schema *s, const conjunction *c, bool whole) {
         dfa_release(&more);
         have = both;
     }
-    if (!rc)
-        rc = take_out_all(s, c, whole, &have, &err);
+    for (uint32_t k; !rc && (k = taken_out_next(s, &out)) != 0;)
+        rc = take_out(s, tree_text(&s->t, k), whole, &have, &err);
     if (!rc && s->b->plain) {
         rc = keep_plain(s, whole, &have, &err);
         if (rc)
             dfa_release(&have);
     }
     e = rc ? schema_fail(s, rc, "%s", err.text) : expr_dfa(s->b, &have, EXPR_DFA);
-out:
+done:
     mem_free(r);
     return e;
 }

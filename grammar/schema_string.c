@@ -5,6 +5,8 @@
 
 #include "formats/json.h"
 
+enum { FEW_NUMBERS = 32 }; /* the numbers of a longer list are taken without exponents alone */
+
 /* RFC 3339 */
 #define DATE                                                                                       \
     "(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|"                                    \
@@ -199,21 +201,6 @@ uint32_t leaf_string(struct schema *s, const conjunction *c) {
 
 /* ---- values ---- */
 
-static uint32_t const_number(struct schema *s, struct bytes text) {
-    int64_t whole;
-    if (s->b->plain || !json_number_int64(text, &whole))
-        return expr_bytes(s->b, text);
-    struct buf digits = {0};
-    buf_add_i64(&digits, whole);
-    uint32_t zeros = expr_repeat(s->b, expr_text(s->b, "0"), 1, REPEAT_NO_END);
-    uint32_t fraction = expr_concat(s->b, (uint32_t[]){expr_text(s->b, "."), zeros}, 2);
-    uint32_t e = expr_concat(
-        s->b, (uint32_t[]){expr_bytes(s->b, buf_bytes(&digits)), expr_repeat(s->b, fraction, 0, 1)},
-        2);
-    buf_release(&digits);
-    return e;
-}
-
 /* The schema of which only this array or object is a value; then its members' order and white
  * space are free as everywhere. */
 static uint32_t const_container(struct schema *s, uint32_t value) {
@@ -238,12 +225,12 @@ static uint32_t const_container(struct schema *s, uint32_t value) {
     return schema_one(s, out);
 }
 
-static uint32_t const_value(struct schema *s, uint32_t value) {
+static uint32_t const_value(struct schema *s, uint32_t value, bool few) {
     switch (tree_kind(&s->t, value)) {
     case TREE_NULL: return expr_text(s->b, "null");
     case TREE_TRUE: return expr_text(s->b, "true");
     case TREE_FALSE: return expr_text(s->b, "false");
-    case TREE_NUMBER: return const_number(s, tree_text(&s->t, value));
+    case TREE_NUMBER: return schema_number_expr(s, tree_text(&s->t, value), few);
     default: return const_container(s, value);
     }
 }
@@ -256,7 +243,7 @@ uint32_t schema_enum(struct schema *s, const conjunction *c, const uint32_t *val
             vec_push(&texts, tree_text(&s->t, values[i]));
             continue;
         }
-        uint32_t e = const_value(s, values[i]);
+        uint32_t e = const_value(s, values[i], count <= FEW_NUMBERS);
         vec_push(&terms, e);
     }
     if (texts.count && !s->b->failed) {

@@ -114,9 +114,12 @@ static uint32_t make_test(struct schema *s, uint32_t node, bool string) {
     bool any = false;
     uint32_t e = 0;
     conjunction_add(&c, node, 0);
-    if (!string)
+    if (!string) {
+        bool plain = s->b->plain; /* which values of a list may be, however many digits they have */
+        s->b->plain = false;
         e = leaf_number(s, &c, false);
-    else if (string_dfa(s, &c, &d, &any))
+        s->b->plain = plain;
+    } else if (string_dfa(s, &c, &d, &any))
         e = any ? expr_empty(s->b) : expr_dfa(s->b, &d, EXPR_DFA);
     vec_release(&c);
     return e;
@@ -160,5 +163,15 @@ bool schema_text_accepted(struct schema *s, uint32_t node, uint32_t value) {
         return true;
     uint32_t test = test_of(s, node, string); /* first: it moves the expressions */
     const struct expr x = s->b->exprs.items[test];
-    return x.kind == EXPR_DFA ? dfa_accepts(&s->b->dfas.items[x.a], text) : x.kind != EXPR_NEVER;
+    if (x.kind != EXPR_DFA)
+        return x.kind != EXPR_NEVER;
+    if (string)
+        return dfa_accepts(&s->b->dfas.items[x.a], text);
+    struct buf plainly = {0}; /* as the automata read numbers: without exponent */
+    bool known = schema_number_plainly(text, &plainly),
+         fits = known && dfa_accepts(&s->b->dfas.items[x.a], buf_bytes(&plainly));
+    buf_release(&plainly);
+    if (!known)
+        schema_fail(s, ERR_UNSUPPORTED, "a number of a list has too many digits");
+    return fits;
 }

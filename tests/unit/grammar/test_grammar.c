@@ -25,7 +25,7 @@ static bool accepts(const struct program *p, struct bytes text) {
 struct row {
     enum grammar_kind kind;
     const char *source;
-    const char *good[6], *bad[6];
+    const char *good[16], *bad[16];
 };
 
 static const struct row ROWS[] = {
@@ -244,6 +244,27 @@ static const struct row ROWS[] = {
      "{\"contains\":{\"enum\":[0,2.5e0,\"a\"]},\"maxContains\":1,\"minContains\":0}",
      {"[]", "[-1,2.4,2.51]", "[0,25,\"b\"]", "[null,\"a\"]", "[0.5,0]"},
      {"[0,-0]", "[0,2.5]", "[\"a\",2.50]", "[0.0,0]", "[-0.0,\"a\"]", "[0,25e-1]"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"const\":1}",
+     {"1", "1.0", "1e0", "1.00E+00", "0.1e1", "10e-1", "100.0e-02", "0.001e3", "1000e-3"},
+     {"10", "-1", "1e1", "0.1", "1.", "01", "1.01", "10e-2", "1e", "0.1e-1", "1e00001"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"const\":-2.5e0}",
+     {"-2.5", "-2.50", "-25e-1", "-0.25E1", "-2500e-3"},
+     {"2.5", "-2.05", "-25", "-2.5e1", "-25e1"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"enum\":[1e2,0,1.5e20,1e-7]}",
+     {"100", "1e2", "100.0", "10e1", "0", "-0", "0.0e9", "0e-5", "1.5e20", "1.5E+20", "15e19",
+      "150000000000000000000", "0.0000001", "1e-7", "1.0e-07", "0.1e-6"},
+     {"10", "1000", "1e3", "15e20", "1e-8", "1e7", "0.1"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"enum\":[1e2,7,5.0,4,499e-2,50e-1],\"minimum\":5}",
+     {"100", "7", "5", "5.0", "1e2"},
+     {"4", "4.99", "499e-2"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"enum\":[1e2,75,1.5e1,10.0,30e-1],\"multipleOf\":10,\"maximum\":1e3}",
+     {"100", "10"},
+     {"75", "15", "3"}},
     {GRAMMAR_JSON_SCHEMA,
      "{\"type\":\"integer\",\"not\":{\"enum\":[-3,9007199254740993,1e2]},\"maximum\":"
      "9007199254740994}",
