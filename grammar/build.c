@@ -226,16 +226,18 @@ uint32_t expr_number(struct builder *b, bool whole) {
     uint32_t head[] = {expr_repeat(b, minus, 0, 1), expr_alt(b, (uint32_t[]){zero, large}, 2)};
     uint32_t term = expr_repeat(b, whole ? zero : digit, 1, b->plain ? 17 : REPEAT_NO_END);
     uint32_t fraction = expr_concat(b, (uint32_t[]){expr_text(b, "."), term}, 2);
+    /* of an integer without fraction none that is negative: 1e2 is one, 1e-2 is not */
+    uint32_t sign = expr_chars(b, SIGN, whole ? 1 : 2);
     uint32_t exponent =
         expr_concat(b,
-                    (uint32_t[]){expr_chars(b, E, 2), expr_repeat(b, expr_chars(b, SIGN, 2), 0, 1),
+                    (uint32_t[]){expr_chars(b, E, 2), expr_repeat(b, sign, 0, 1),
                                  expr_repeat(b, digit, 1, b->plain ? 2 : REPEAT_NO_END)},
                     3);
     if (whole && b->plain)
         return expr_concat(b, head, 2);
     return expr_concat(b,
                        (uint32_t[]){head[0], head[1], expr_repeat(b, fraction, 0, 1),
-                                    whole ? expr_empty(b) : expr_repeat(b, exponent, 0, 1)},
+                                    expr_repeat(b, exponent, 0, 1)},
                        4);
 }
 

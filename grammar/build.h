@@ -121,7 +121,7 @@ uint32_t expr_space(struct builder *b);
 uint32_t expr_any_json(struct builder *b);
 /* Any JSON object. */
 uint32_t expr_any_object(struct builder *b);
-/* Any JSON number; with `whole` only integers (1.0 is one). */
+/* Any JSON number; with `whole` only integers: 1.0 and 1e2 are some, and 1.5e1 is left out. */
 uint32_t expr_number(struct builder *b, bool whole);
 
 /* A new rule without an expression. */
