@@ -8,7 +8,8 @@
  * on its place.
  *
  * Work: unit = UNIT_COLUMNS consecutive outputs. Few rows: row tiles read the stored weights
- * directly, types in blocks dequantized into registers; a second tile finds them in cache. Many
+ * directly, types in blocks dequantized into registers, and ask for those of the next outputs; a
+ * second tile finds them in cache. Many
  * rows, and types without such tiles: the unit's weights are dequantized a block of WIDE_WIDTH
  * columns at a time, for WIDE_ROWS rows; chains that go on in the next block wait in `carry` as they
  * are. So a product with any type has the bits of the product with the same values as f32.
@@ -19,8 +20,10 @@ enum { ROWS_MAX = 6 };
 #define TILE_COLUMNS(rows) ((rows) <= 2 ? 8 : 4)
 enum { DIRECT_TILES = 2, WIDE_WIDTH = 1024 };
 #else
-/* 16 registers: 12 chains, two vectors of weights and one of x. */
-#define TILE_COLUMNS(rows) ((rows) == 1 ? 8 : (rows) == 2 ? 4 : 2)
+/* 16 registers: up to 12 chains, some vectors of weights and of x. */
+#define TILE_COLUMNS(rows) ((rows) == 1 ? 8 : (rows) <= 3 ? 4 : (rows) == 4 ? 3 : 2)
+/* So many steps take a whole line of weights of 16 bits. */
+enum { FETCH_STEPS = 4 };
 /* A unit's block of columns and a tile's rows stay in a first-level cache of 32 KB. */
 enum { DIRECT_TILES = 8, WIDE_WIDTH = 256 };
 #endif
@@ -43,6 +46,7 @@ struct tile {
     const void *const *w; /* [count] weight rows */
     uint32_t count;
     size_t width;
+    size_t fetch; /* bytes from a weight row to the next one, which is asked for ahead; or 0 */
     float *carry; /* [rows, UNIT_COLUMNS, VW], or NULL: the chains begin and end here */
     bool begins, ends;
     const float *bias;
@@ -85,6 +89,41 @@ ALWAYS_INLINE void tile_finish(const int rows, const int columns, const struct t
 #define KEEP(v) (void)0
 #endif
 
+/* One step of rows x columns chains: VW columns, x from its place on, weights from k on. Registers
+ * hold the vectors of what there are fewer of, rows or columns, and one of the other. */
+ALWAYS_INLINE void tile_step(const int rows, const int columns, const enum storage_type type,
+                             const void *const *w, const float *x, size_t x_stride, size_t k,
+                             vf acc[ROWS_MAX][8]) {
+    vf few[ROWS_MAX];
+    if (rows < columns) {
+        UNROLL
+        for (int r = 0; r < rows; r++) {
+            few[r] = v_load(x + (size_t)r * x_stride);
+            KEEP(few[r]);
+        }
+        UNROLL
+        for (int c = 0; c < columns; c++) {
+            vf wv = v_load_as(type, w[c], k);
+            KEEP(wv);
+            UNROLL
+            for (int r = 0; r < rows; r++)
+                acc[r][c] = v_fma(few[r], wv, acc[r][c]);
+        }
+        return;
+    }
+    UNROLL
+    for (int c = 0; c < columns; c++)
+        few[c] = v_load_as(type, w[c], k);
+    UNROLL
+    for (int r = 0; r < rows; r++) {
+        vf xv = v_load(x + (size_t)r * x_stride);
+        KEEP(xv);
+        UNROLL
+        for (int c = 0; c < columns; c++)
+            acc[r][c] = v_fma(xv, few[c], acc[r][c]);
+    }
+}
+
 /* rows x columns chains from column c of the unit on. */
 ALWAYS_INLINE void tile_chains(const int rows, const int columns, const enum storage_type type,
                                const struct tile *t, uint32_t c0) {
@@ -100,20 +139,20 @@ ALWAYS_INLINE void tile_chains(const int rows, const int columns, const enum sto
                             ? v_set1(0)
                             : v_load(t->carry + ((size_t)r * UNIT_COLUMNS + c0 + (uint32_t)c) * VW);
     }
-    for (; k + VW <= width; k += VW) {
-        vf wv[8];
+#if VW == 8
+    const size_t ahead = t->fetch * (size_t)columns, value = type == STORAGE_F32 ? 4 : 2;
+    for (; k + FETCH_STEPS * VW <= width; k += FETCH_STEPS * VW) {
         UNROLL
-        for (int c = 0; c < columns; c++)
-            wv[c] = v_load_as(type, w[c], k);
+        for (int c = 0; c < columns && ahead; c++)
+            for (size_t i = 0; i < FETCH_STEPS * VW * value; i += 64)
+                __builtin_prefetch((const char *)w[c] + ahead + k * value + i, 0, 2);
         UNROLL
-        for (int r = 0; r < rows; r++) {
-            vf xv = v_load(x + (size_t)r * t->x_stride + k);
-            KEEP(xv);
-            UNROLL
-            for (int c = 0; c < columns; c++)
-                acc[r][c] = v_fma(xv, wv[c], acc[r][c]);
-        }
+        for (size_t i = 0; i < FETCH_STEPS * VW; i += VW)
+            tile_step(rows, columns, type, w, x + k + i, t->x_stride, k + i, acc);
     }
+#endif
+    for (; k + VW <= width; k += VW)
+        tile_step(rows, columns, type, w, x + k, t->x_stride, k, acc);
     if (k < width) {
         vf wv[8];
         UNROLL
@@ -134,8 +173,13 @@ ALWAYS_INLINE void tile_chains(const int rows, const int columns, const enum sto
 ALWAYS_INLINE void tile_columns(const int rows, const enum storage_type type,
                                 const struct tile *t) {
     uint32_t c = 0;
-    for (; c + TILE_COLUMNS(rows) <= t->count; c += TILE_COLUMNS(rows))
+    for (; c + TILE_COLUMNS(rows) <= t->count; c += TILE_COLUMNS(rows)) {
+        if (TILE_COLUMNS(rows) == 3 && t->count - c == 4)
+            break; /* two and two instead of three and one */
         tile_chains(rows, TILE_COLUMNS(rows), type, t, c);
+    }
+    for (; TILE_COLUMNS(rows) == 3 && c + 2 <= t->count; c += 2)
+        tile_chains(rows, 2, type, t, c);
     for (; c < t->count; c++)
         tile_chains(rows, 1, type, t, c);
 }
@@ -256,6 +300,7 @@ static void run_tiles(enum storage_type type, const struct tile *first, uint32_t
         done += n;
         t.x += n * t.x_stride;
         t.out += n * t.out_stride;
+        t.fetch = 0; /* the next tile finds these weights in a cache */
         if (t.carry)
             t.carry += (size_t)n * UNIT_COLUMNS * VW;
     }
@@ -296,6 +341,7 @@ static void linear_columns(const struct op_linear *a, uint32_t first, uint32_t c
                      .w = w,
                      .count = count,
                      .width = a->w->cols,
+                     .fetch = direct != STORAGE_NONE ? storage_bytes(direct, a->w->cols) : 0,
                      .begins = true,
                      .ends = true,
                      .bias = a->w->bias ? a->w->bias + first : NULL,

@@ -119,7 +119,7 @@ TEST(linear_rows_do_not_know_their_neighbours) {
         float *want = run_linear(&b, &all, 200), *parallel = run_linear(&two, &all, 200);
         EXPECT(same_bits(want, parallel, 29 * 200));
         for (uint32_t first = 0; first < 29; first += 3)
-            for (uint32_t count = 1; count <= 29 - first; count += 4) {
+            for (uint32_t count = 1; count <= 29 - first; count += count < 9 ? 1 : 4) {
                 struct problem some = all;
                 some.x = all.x + (size_t)first * all.k;
                 some.rows = count;
