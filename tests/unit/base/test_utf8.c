@@ -1,4 +1,5 @@
 #include "base/utf8.h"
+#include "base/utf8_block.h"
 #include "check.h"
 
 /* Slow and obvious: decodes by the bit patterns, then asks whether the value could have been
@@ -127,4 +128,20 @@ TEST(utf8_blocks_stop_at_the_right_byte) {
         stopped += prefix < len;
     }
     EXPECT(stopped > 10000);
+}
+
+/* What blocks do not pass over is looked at byte by byte: right as well, but slow. */
+TEST(utf8_blocks_pass_over_characters_of_every_length) {
+    enum { BEFORE = 8, LEN = 240 }; /* a multiple of 2, 3 and 4 */
+    static const char *const CHARACTERS[] = {"a", "\xc3\xa4", "\xe2\x82\xac", "\xf0\x9f\x8c\x8d"};
+    uint8_t s[BEFORE + LEN + 1];
+    size_t passed[ARRAY_LEN(CHARACTERS)];
+    for (size_t i = 0; i < ARRAY_LEN(CHARACTERS); i++) {
+        size_t step = strlen(CHARACTERS[i]);
+        memset(s, 'a', BEFORE);
+        for (size_t at = 0; at < LEN; at += step)
+            memcpy(s + BEFORE + at, CHARACTERS[i], step);
+        passed[i] = utf8_skip_blocks(s, BEFORE, BEFORE + LEN);
+        EXPECT(passed[i] + 4 >= passed[0]); /* none at all on some machines */
+    }
 }

@@ -261,6 +261,37 @@ TEST(codec_refuses_what_is_out_of_bounds) {
     bench_release(&t);
 }
 
+static size_t varint_len(size_t n) {
+    size_t len = 1;
+    for (; n >= 128; n /= 128)
+        len++;
+    return len;
+}
+
+/* Lengths around 2^7, 2^13 and 2^14, of tokens in a choice in a Submit. */
+TEST(codec_lengths_take_no_more_bytes_than_they_need) {
+    static const size_t COUNTS[] = {1,    30,   31,   32,   33,   2046, 2047,
+                                    2048, 2049, 4094, 4095, 4096, 4097, 9000};
+    static uint32_t ones[9000];
+    struct wire_choice choice = {0};
+    struct wire_submit submit = {.choices = &choice};
+    struct buf out;
+    buf_init(&out, 0);
+    message_pack_submit(&submit, &out);
+    size_t without = out.len;
+    submit.choice_count = 1;
+    for (size_t i = 0; i < ARRAY_LEN(ones); i++)
+        ones[i] = 1;
+    for (size_t i = 0; i < ARRAY_LEN(COUNTS); i++) {
+        size_t bytes = 4 * COUNTS[i], inner = 1 + varint_len(bytes) + bytes;
+        choice.emitted = (struct tokens){ones, COUNTS[i]};
+        buf_reset(&out);
+        message_pack_submit(&submit, &out);
+        EXPECT_EQ(out.len, without + 1 + varint_len(inner) + inner);
+    }
+    buf_release(&out);
+}
+
 static bool hello_passes(const struct wire_hello *hello) {
     struct wire_hello got;
     struct arena arena;
