@@ -223,6 +223,28 @@ TEST(gguf_refuses_bad_heads) {
     buf_release(&b);
 }
 
+/* Some converters say of every file how many parts it has. */
+TEST(gguf_opens_one_part_by_any_name) {
+    char dir[] = "/tmp/trm-gguf-XXXXXX";
+    struct gguf g;
+    struct error err = {0};
+    struct buf b;
+    EXPECT(mkdtemp(dir));
+    buf_init(&b, 0);
+    put_head(&b, 3, 0, 2);
+    put_key_u32(&b, "split.count", 1);
+    put_key_u32(&b, "split.tensors.count", 0);
+    char *path = path_join(dir, "one.gguf");
+    EXPECT_EQ(file_write_atomic(path, b.data, b.len, 0600, &err), 0);
+    EXPECT_EQ(gguf_open(&g, path, &err), 0);
+    EXPECT_EQ(g.set.tensor_count, 0);
+    gguf_close(&g);
+    unlink(path);
+    rmdir(dir);
+    mem_free(path);
+    buf_release(&b);
+}
+
 /* A file of no tensors, a set of two parts found from either name, and one whose second part is
  * missing. */
 TEST(gguf_opens_parts) {

@@ -34,6 +34,7 @@ TEST(json_tree_has_each_kind) {
     EXPECT(json_at(list, 1).kind == JSON_IS_ARRAY && json_count(json_at(list, 1)) == 0);
     EXPECT(json_at(list, 2).kind == JSON_IS_OBJECT && json_count(json_at(list, 2)) == 0);
     EXPECT(json_is(json_get(json_get(v, "o"), "k"), "v"));
+    EXPECT(json_at(v, 0).kind == JSON_IS_ABSENT); /* an object has no places */
     arena_release(&a);
 }
 
