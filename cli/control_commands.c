@@ -1,16 +1,21 @@
 /* trireme scale, load, reload, unload, remove, status: a line to the supervisor. */
+#include "cli/api_client.h"
 #include "cli/commands.h"
 #include "cli/model_path.h"
 #include "cli/report.h"
 #include "cli/run_dir.h"
 #include "cli/supervisor.h"
 
+#include "formats/json_document.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+enum { ANSWER_MS = 5000 };
+
 struct settings {
-    const char *run_dir;
+    const char *run_dir, *url, *api_key;
     int64_t port;
     bool json;
 };
@@ -27,6 +32,9 @@ static const struct option_row SCALE_ROWS[] = {ROWS_OF_BOTH};
 static const struct option_row STATUS_ROWS[] = {
     ROWS_OF_BOTH,
     {"json", 0, OPTION_BOOL, AT(json), NULL, .help = "Print one JSON object instead."},
+    {"server", 0, OPTION_STRING, AT(url), NULL, .aliases = "--url --base-url",
+     .help = "List the models of the server at this address instead, wherever it runs."},
+    {"api-key", 0, OPTION_STRING, AT(api_key), NULL, .help = "Its key.", .secret = true},
 };
 const struct option_table scale_options = {.program = "trireme scale",
                                            .synopsis = "[OPTIONS] N [MODEL]",
@@ -166,9 +174,46 @@ static int make_add_line(const char *word, char *line, size_t size, struct error
     return rc;
 }
 
+/* What a server of ours, or of others, tells of itself over HTTP. */
+static int list_models(const struct settings *settings, struct error *err) {
+    struct api_client client;
+    struct report report;
+    struct buf text;
+    cJSON *document = NULL;
+    const cJSON *one;
+    int rc = api_client_init(&client, settings->url, settings->api_key, err);
+    if (rc)
+        return rc;
+    buf_init(&text, 0);
+    rc = api_call(&client, "/v1/models", NULL, &text, ANSWER_MS, err);
+    if (rc >= 0 && rc != 200)
+        rc = api_status_error(settings->url, "/v1/models", rc, buf_bytes(&text), err);
+    if (rc >= 0)
+        rc = json_document_parse(buf_bytes(&text), &document, err);
+    buf_release(&text);
+    if (rc < 0)
+        return rc;
+    report_begin(&report, settings->json);
+    cJSON_ArrayForEach(one, json_document_find(document, "data")) {
+        const char *name = json_document_text(one, "id");
+        const char *state = json_document_text(one, "status.value");
+        if (!name)
+            continue;
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddStringToObject(item, "model", name);
+        cJSON_AddStringToObject(item, "state", state ? state : "listed");
+        report_add(&report, "models", item);
+        if (!settings->json)
+            printf("model %s: %s\n", state ? state : "listed", name);
+    }
+    report_end(&report);
+    cJSON_Delete(document);
+    return 0;
+}
+
 static int ask(const struct option_table *table, const char *name, size_t words, int argc,
                char **argv) {
-    struct settings settings;
+    struct settings settings = {0};
     struct error err;
     const char *word[2] = {NULL, NULL};
     size_t count = 0;
@@ -180,6 +225,13 @@ static int ask(const struct option_table *table, const char *name, size_t words,
         rc = error_set(&err, ERR_INVALID, words == 2 ? "how many workers?" : "which model?");
     if (rc)
         return command_misused(name, &err);
+    if (settings.url) {
+        rc = list_models(&settings, &err);
+        if (rc)
+            fprintf(stderr, "trireme %s: %s\n", name, err.text);
+        option_free(table, &settings);
+        return rc ? 1 : 0;
+    }
     char *run_dir =
         settings.run_dir ? mem_strdup(settings.run_dir) : run_dir_default(settings.port);
     snprintf(line, sizeof line, "%s%s%s%s%s", name, word[0] ? " " : "", word[0] ? word[0] : "",

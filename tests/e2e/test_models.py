@@ -134,9 +134,19 @@ def told(s):
     return {m["model"]: m for m in json.loads(command(s, "status", "--json").stdout)["models"]}
 
 
+def lists_models_from_elsewhere(s):
+    def ps(*words):
+        return subprocess.run([binary(), "ps", *words], capture_output=True, text=True, timeout=20)
+    url = f"http://127.0.0.1:{s.port}"
+    assert ps("--server", url).stdout == "model loaded: demo\nmodel unloaded: small\nmodel unloaded: tiny\n", ps("--server", url)
+    assert json.loads(ps("--server", url, "--json").stdout)["models"][0] == {"model": "demo", "state": "loaded"}
+    assert ps("--server", "http://127.0.0.1:1").returncode == 1 and "cannot reach" in ps("--server", "http://127.0.0.1:1").stderr
+
+
 def test_a_model_is_loaded_on_first_use_and_unloaded_when_idle():
     with on_demand(tiny=",idle-unload=1s") as s:
         s.wait(lambda: states(s).get("demo") == "loaded", 20, "demo is loaded")
+        lists_models_from_elsewhere(s)
         assert states(s) == {"demo": "loaded", "tiny": "unloaded", "small": "unloaded"} and not workers_of(s, "tiny")
         first = answer(s, model="small")
         assert first[0] == 200 and first[1]["model"] == "tiny", first
