@@ -137,7 +137,7 @@ check a_model_alone_is_served says 2 "trireme serve: unknown option '--sail'" "$
 check options_may_come_first says 2 "trireme status: unknown option '--sail'" "$trireme" --config /dev/null ps --sail
 check variables_of_others says 1 "cannot find the model 'no/such/model'" env -u HF_ENDPOINT BOLT_MODEL=no/such/model "$trireme" -p 1
 check bench_starts_a_server says 0 'Successful requests:                     2' "$trireme" bench "$model" --num-prompts 2 --random-input-len 8 --random-output-len 2
-check bench_of_nothing says 2 'say serve, compare or a model' "$trireme" bench
+check bench_of_nothing says 2 'say serve, compare, plot or a model' "$trireme" bench
 check list_says_where says 0 "$dir/hub" env HF_HUB_CACHE="$dir/hub" "$trireme" list -v
 check version_by_a_letter says 0 'trireme 0.' "$trireme" -V
 check run_without_a_template_names_raw says 1 'trireme run --raw' "$trireme" run --max-tokens 3 "$dir/plain" hello
