@@ -9,10 +9,10 @@
  *
  * Work: unit = UNIT_COLUMNS consecutive outputs. Few rows: row tiles read the stored weights
  * directly, types in blocks dequantized into registers, and ask for those of the next outputs; a
- * second tile finds them in cache. Many
- * rows, and types without such tiles: the unit's weights are dequantized a block of WIDE_WIDTH
- * columns at a time, for WIDE_ROWS rows; chains that go on in the next block wait in `carry` as they
- * are. So a product with any type has the bits of the product with the same values as f32.
+ * second tile finds them in cache. Many rows, and types without such tiles: the unit's weights are
+ * dequantized a block of WIDE_WIDTH columns at a time, for WIDE_ROWS rows; chains that go on in the
+ * next block wait in `carry` as they are. So a product with any type has the bits of the product
+ * with the same values as f32.
  */
 enum { ROWS_MAX = 6 };
 #if VW == 16
