@@ -430,7 +430,7 @@ static int submit(struct generation *gen, struct api_error *api) {
         event_ids_init(&gen->answer.ids, (uint32_t)gen->request.choice_count, NULL);
     if (init_submissions(gen, gen->number, &err))
         return api_error_set(api, API_BAD_REQUEST, "stop", "%s", err.text);
-    if (check_priority(gen, api) || check_model(gen, api))
+    if (check_priority(gen, api) || check_model(gen, api) || generation_reserve_room(gen, api))
         return -1;
     if (gen->request.kept.background && response_call_detach(gen, api))
         return -1;

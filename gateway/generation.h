@@ -104,6 +104,9 @@ void generation_on_prepared(struct generation *gen, struct prepare_job *job);
 void generation_resubmit(struct generation *gen);
 /* Time has passed: deadlines, repeated Submits, comments on a quiet stream. */
 void generation_tick(struct generation *gen);
+/* Before it is submitted, its request still there: takes the room (answer_room.h) that its
+ * log-probabilities will need at least. Non-zero: there is none, and err says so. */
+int generation_reserve_room(struct generation *gen, struct api_error *err);
 /* Hands submissions to the scheduler, as many as it may have. Never ends it. */
 void generation_submit_more(struct generation *gen);
 /* A run of tokens for one of its submissions. */

@@ -51,6 +51,13 @@ static void fail_for_memory(struct generation *gen) {
     generation_fail(gen, &err);
 }
 
+/* It has become shorter than was foreseen. */
+static void give_spare_room(struct generation *gen) {
+    uint64_t spare = gen->room - MIN(gen->room, gen->whole_bytes);
+    answer_room_give(gen->thread->gw->room, gen->terms.tenant, spare);
+    gen->room -= spare;
+}
+
 /* All choices have finished. */
 static void complete(struct generation *gen) {
     struct answer *a = &gen->answer;
@@ -75,6 +82,7 @@ static void complete(struct generation *gen) {
         struct usage usage = answer_usage(a);
         a->times.first_us = gen->first_us ? gen->first_us : gen->thread->now_us;
         a->times.end_us = gen->thread->now_us;
+        give_spare_room(gen);
         if (a->stream) {
             answer_end(a);
         } else if (answer_whole(a, gen->thread->gw, gen->terms.tenant, gen->room)) {
@@ -253,9 +261,10 @@ static void note_replica(struct submission *sub, const struct mail_item *item) {
     sub->fingerprint = item->fingerprint;
 }
 
+enum { STEP_BYTES = 64 * 1024 }; /* of the room; smaller answers need none */
+
 /* An answer in one piece has grown. False: there is no room for it. */
 static bool take_room(struct generation *gen, uint64_t more) {
-    enum { STEP_BYTES = 64 * 1024 }; /* smaller answers need none */
     uint64_t step = MAX(more, (uint64_t)STEP_BYTES);
     gen->whole_bytes += more;
     if (gen->whole_bytes <= gen->room + STEP_BYTES)
@@ -266,12 +275,43 @@ static bool take_room(struct generation *gen, uint64_t more) {
     return true;
 }
 
-static void fail_for_room(struct generation *gen) {
-    struct api_error err;
-    api_error_set(&err, API_UNAVAILABLE, NULL,
+static int refuse_room(struct api_error *err) {
+    api_error_set(err, API_UNAVAILABLE, NULL,
                   "there is no room for an answer as large as this one in one piece; stream it, or "
                   "ask for less");
-    err.retry_after_ms = 1000;
+    err->retry_after_ms = 1000;
+    return -1;
+}
+
+/* Of an answer in one piece with log-probabilities: what its entries take at least, should it be as
+ * long as it may be; one that may end early counts with 1024 tokens at most. */
+static uint64_t foreseen_bytes(const struct generation *gen) {
+    enum { ENTRY_BYTES = 16, USUAL_TOKENS = 1024 };
+    const struct prepared *p = &gen->terms.prepared;
+    uint64_t tokens = 0;
+    if (!gen->request.logprobs || gen->answer.stream || gen->request.kept.background)
+        return 0;
+    for (uint32_t i = 0; i < p->prompt_count; i++) {
+        uint32_t usual = MAX((uint32_t)USUAL_TOKENS, p->sampling.min_tokens);
+        tokens += gen->request.ignore_eos ? p->max_tokens[i] : MIN(p->max_tokens[i], usual);
+    }
+    return tokens * (uint64_t)gen->request.choice_count * ENTRY_BYTES *
+           (uint64_t)(1 + gen->request.top_logprobs);
+}
+
+int generation_reserve_room(struct generation *gen, struct api_error *err) {
+    uint64_t bytes = foreseen_bytes(gen);
+    if (bytes <= STEP_BYTES)
+        return 0;
+    if (!answer_room_take(gen->thread->gw->room, gen->terms.tenant, bytes))
+        return refuse_room(err);
+    gen->room = bytes;
+    return 0;
+}
+
+static void fail_for_room(struct generation *gen) {
+    struct api_error err;
+    refuse_room(&err);
     generation_fail(gen, &err);
 }
 

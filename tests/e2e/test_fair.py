@@ -148,6 +148,11 @@ def test_whole_answers_share_their_room():
         status, answer, headers = s.post("/v1/completions", dict(ask, n=64, max_tokens=100))
         assert status == 503 and headers.get("Retry-After"), (status, str(answer)[:200])
         s.wait(lambda: s.metrics("scheduler")["trireme_scheduler_running"] == 0, 5, "the refused choices ended")
+        computed = s.metrics("gateway")["trireme_gateway_output_tokens_total"]
+        for many in (dict(ask, n=64, max_tokens=400), dict(ask, n=120, max_tokens=400, logprobs=1, ignore_eos=False)):
+            status, answer, headers = s.post("/v1/completions", many)
+            assert status == 503 and headers.get("Retry-After"), (status, str(answer)[:200])
+        assert s.metrics("gateway")["trireme_gateway_output_tokens_total"] == computed, "what cannot be held is computed all the same"
         status, answer, _ = s.post("/v1/completions", dict(ask, n=20, max_tokens=100))  # past what is sent at once
         assert status == 200 and len(answer["choices"]) == 20 and len(json.dumps(answer)) > 256 << 10
         assert all(len(c["logprobs"]["tokens"]) == 100 for c in answer["choices"])
