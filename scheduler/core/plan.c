@@ -106,7 +106,7 @@ static void add_row(struct sched *s, struct step *step, struct sequence *q, uint
 }
 
 /* Is anything left of its tenant's part of the step? */
-static bool has_part(const struct step *step, const struct sequence *q) {
+static bool has_share(const struct step *step, const struct sequence *q) {
     return !step->shared || q->request->tenant->step_ms > 0 || request_is_probe(q->request);
 }
 
@@ -152,7 +152,7 @@ static void add_decodes(struct sched *s, struct step *step) {
             vec_push(&s->plan_build.prefills, q);
             continue;
         }
-        if (!is_due(step, q) || !has_part(step, q))
+        if (!is_due(step, q) || !has_share(step, q))
             continue;
         if (step->budget == 0 || step->flight->row_count == step->row_share) {
             if (r->cursor == 0)
@@ -199,7 +199,7 @@ static uint32_t chunk_of(const struct sched *s, const struct sequence *q, uint32
 
 /* What its tenant's part of the step has room for. Fewer tokens than CHUNK_LEAST are not worth a
  * row, and what cannot be cut comes whole. */
-static uint32_t part_of(const struct step *step, const struct sequence *q) {
+static uint32_t share_of(const struct step *step, const struct sequence *q) {
     enum { CHUNK_LEAST = 32 };
     double cost = step->replica->cost.token_ms, left = q->request->tenant->step_ms;
     if (!step->shared || step->replica->vectors.whole_prompts || left >= cost * step->budget)
@@ -210,7 +210,7 @@ static uint32_t part_of(const struct step *step, const struct sequence *q) {
 static void add_chunk(struct sched *s, struct step *step, struct sequence *q, uint32_t most) {
     if (q->replica != step->replica || seq_is_leaving(q) || q->planned == step->flight->number)
         return;
-    uint32_t count = chunk_of(s, q, MIN(MIN(most, step->budget), part_of(step, q)));
+    uint32_t count = chunk_of(s, q, MIN(MIN(most, step->budget), share_of(step, q)));
     if (count && make_room(s, step, q, q->computed_hi + count))
         add_row(s, step, q, count);
 }
@@ -265,12 +265,12 @@ static void add_chunks(struct sched *s, struct step *step) {
         qsort(items, count, sizeof *items, compare_chunks);
     step->budget -= kept;
     for (size_t i = 0; i < count && step->budget; i++)
-        if (items[i] != first && has_part(step, items[i]))
+        if (items[i] != first && has_share(step, items[i]))
             add_chunk(s, step, items[i], step->budget);
     step->budget += kept;
     add_chunk(s, step, first, step->budget);
     for (size_t i = 0; i < count && step->budget; i++)
-        if (has_part(step, items[i]))
+        if (has_share(step, items[i]))
             add_chunk(s, step, items[i], step->budget);
 }
 

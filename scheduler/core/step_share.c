@@ -55,12 +55,12 @@ static void share_out(const struct replica *r, double ms, double weights) {
     for (size_t i = 0; i < waiting->tenants.count; i++)
         waiting->tenants.items[i]->step_ms = -1;
     for (bool again = true; again;) {
-        double part = ms / weights;
+        double share = ms / weights;
         again = false;
         for (size_t i = 0; i < waiting->tenants.count; i++) {
             struct tenant *tenant = waiting->tenants.items[i];
             if (tenant->step_ms >= 0 || tenant->step_want_ms <= 0 ||
-                tenant->step_want_ms > part * tenant->weight)
+                tenant->step_want_ms > share * tenant->weight)
                 continue;
             tenant->step_ms = tenant->step_want_ms;
             ms -= tenant->step_want_ms;
