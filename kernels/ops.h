@@ -136,6 +136,22 @@ struct op_rmsnorm {
     bool x_f32, delta_f32;
 };
 
+/* RMSNorm without an operation of its own: a product that writes the residual leaves its squares, and the
+ * product that reads it norms it on the way. Bit for bit what op_rmsnorm makes. Squares: f32 [rows,
+ * width / NORM_GROUP], sums over NORM_GROUP features each. */
+enum { NORM_GROUP = 16 };
+/* Of a product's x, which then is the residual, f32; squares NULL: x is act. weight: f32 [cols]. */
+struct norm_of_x {
+    const float *squares, *weight;
+    float eps, weight_offset;
+};
+/* Of a product's out, which then is the residual, f32, to which the product, rounded to act, is added
+ * times `scale` (0 counts as 1); squares NULL: out is as usual. */
+struct residual_out {
+    float *squares;
+    float scale;
+};
+
 /* out[t, n] = sum_k x[t, k] * w[n, k] + bias[n], or, where w->compute is int8, what
  * kernels/integers.h says. x: act [rows, cols of w]; out: act, or f32 where
  * out_f32, [rows, out_stride], the first `rows of w` of each written. class_rows: the first so many
@@ -151,6 +167,9 @@ struct op_linear {
     uint32_t out_stride; /* elements; >= w->rows, or half of them */
     bool out_f32;        /* logits */
     int gated;           /* enum activation; 0: not */
+    /* only where ops->folds_norm says so, with all rows of output class */
+    struct norm_of_x norm;
+    struct residual_out residual; /* out_stride: w->rows */
 };
 
 /* Angles of a step, once for all layers with the same rotary table: out[t, i] = {cos,
@@ -372,6 +391,9 @@ struct ops {
     /* Whether linear can multiply the halves of a matrix that is not packed yet, by this activation
      * of the first (op_linear.gated). NULL: never. */
     bool (*gates)(const struct device *dev, const struct matrix *w, enum activation activation);
+    /* Whether linear norms this matrix's x, or adds to the residual, for so many rows, all of output
+     * class. NULL: never. */
+    bool (*folds_norm)(const struct device *dev, const struct matrix *w, uint32_t rows);
 
     /* Bytes of one layer in one block of a cache; a multiple of 64. */
     size_t (*kv_layer_bytes)(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads,

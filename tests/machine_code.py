@@ -11,8 +11,10 @@ import sys
 INSTRUCTION = re.compile(r"^\s+/\*([0-9a-f]{4,})\*/\s+(.*?);")
 KERNEL = re.compile(r"Function : \S*linear_hopper_kernelILi(\d)ELi(\d+)ELi(\d+)ELi(\d+)ELi(\d+)E")
 # Instructions of a thread that multiplies, for each HGMMA; of a thread that copies, for a stage of 64 k, for each of its copies
-# of x and for each bulk copy. A third above what there was at first (docs/gpu-registers.md).
-BUDGET_MULTIPLY, BUDGET_STAGE, BUDGET_COPY, BUDGET_BULK = 25, 60, 10, 20
+# of x and for each bulk copy; of one that norms x on its way, for each bulk copy with the 64 k of x. A third above what there was
+# at first (docs/gpu-registers.md).
+BUDGET_MULTIPLY, BUDGET_STAGE, BUDGET_COPY, BUDGET_BULK, BUDGET_NORMED = 25, 60, 10, 20, 160
+NORMED_ROWS = 8  # up to so many rows a product can norm x (linear_hopper.cuh)
 
 
 def kernels(text):
@@ -50,9 +52,22 @@ def measure(code):
     return (len(multiply), count(multiply, "HGMMA")), (len(bring), count(bring, "LDGSTS"), count(bring, "UBLKCP"))
 
 
+def normed(code):
+    """The loop that copies weights and brings x by loads and stores, since it norms it on the way."""
+    return next((b for b in loops(code) if count(b, "UBLKCP") and count(b, "LDG") and count(b, "STS") and not count(b, "LDGSTS")), [])
+
+
 def judge(rows, groups, blocks, code):
     multiply, bring = measure(code)
     wrong = []
+    if rows <= NORMED_ROWS:
+        body = normed(code)
+        if not (tiles := count(body, "UBLKCP")):
+            wrong.append("no loop that norms x")
+        elif len(body) > BUDGET_NORMED * tiles:
+            wrong.append(f"{len(body)} instructions to norm {tiles} x 64 k of x, of {BUDGET_NORMED} each")
+        elif count(body, "LDG") < 4 * tiles:
+            wrong.append("x and weights of a norm do not come in loads of 16 bytes")
     # Who asks for more registers than its block was launched with waits for ever: with two blocks an SM there are 32768.
     if blocks > 1 and count([text for _, text in code], "USETMAXREG"):
         wrong.append(f"moves registers, with {blocks} blocks an SM")

@@ -29,8 +29,9 @@ PEERS = 2.65e12 / SMS  # bytes a second that one SM reads from others' shared me
 SPLITS = 0.5e-6  # two barriers of a cluster (0.1 each), the first load from a neighbour (0.12), the way out
 EXCHANGE = 0.5e-6  # two barriers of a cluster and a load from each of seven neighbours
 WGMMA = 790e12  # operations a second of wgmma with large tiles: what torch reaches on H200; 8 to 64 columns take as long as 64
-# Of the loops (docs/gpu-registers.md): issue slots of an SM's quarter for each stage of 64 k, (rows, warpgroups).
-LOOP = {(8, 1): 151, (16, 1): 149, (32, 1): 155, (64, 1): 201, (64, 2): 311, (128, 1): 215, (128, 2): 329, (256, 2): 384}
+# Of the loops (docs/gpu-registers.md): issue slots of an SM's quarter for each stage of 64 k, (rows, warpgroups); normed: of 8 rows of the
+# residual, by the product that norms them.
+LOOP = {(8, 1): 153, "normed": 197, (16, 1): 149, (32, 1): 155, (64, 1): 201, (64, 2): 311, (128, 1): 215, (128, 2): 329, (256, 2): 384}
 # Quantised weights (linear_packed.cu): bytes a weight with its scales, and issue slots of an SM's quarter for each 64 k, both
 # warpgroups that multiply, what a stage of 256 k takes beside, and the one that copies. By tests/machine_code_packed.py --slots.
 PACKED = {
@@ -54,6 +55,10 @@ LONE = 2  # clocks from one instruction to the next of a warp that has a quarter
 LIST = 1.0e-6  # the list of tasks: positions from L2 (0.4), two prefix sums with their barriers
 FIRST = 0.8e-6  # from the first copy asked for to the first byte there, out of DRAM
 ROTATION = 1.2e-6  # rotation and cache write: loads, a few operations, stores
+NORMED_ROWS = 8  # up to so many rows the products around a norm make it, of 16-bit weights (linear_hopper.cuh), and read x in f32
+# Of them, for each norm: squares from L2, which come beside x (0.15), sums of a warp and the root (0.1), before the first x is there; and
+# the squares of the product ahead, three exchanges of lanes (0.05). The residual comes while the splits meet.
+NORMED = 0.3e-6
 MERGE = 1.5e-6  # a split to scratch, a release, an atomic and the loads of the last block, each by way of L2
 FP8_RATE = 1580e12  # operations a second of a floor for fp8 and int8; our products multiply in bf16
 
@@ -93,8 +98,8 @@ def block_of(features, rows, splits):
     return 128, 2 if pairs * math.ceil(rows / 128) * 9 >= SMS * 4 else 1
 
 
-def product(features, cols, rows, kind="bf16", prompt=False):
-    """Seconds, and the resource that binds."""
+def product(features, cols, rows, kind="bf16", prompt=False, normed=False):
+    """Seconds, and the resource that binds. normed: x is the residual, which the warps that copy norm on its way."""
     splits = 1 if prompt else splits_of(features, cols)
     t, groups = (block_of if kind == "bf16" else packed_block_of)(features, rows, splits)
     loop = LOOP if kind == "bf16" else PACKED[kind][1]
@@ -105,8 +110,9 @@ def product(features, cols, rows, kind="bf16", prompt=False):
     weights = features * cols * each
     # Two blocks with the same rows share x (a cluster): each brings half from L2, the other half comes from its neighbour.
     pair = t >= 64 and features // 64 % (2 * groups) == 0 and kind not in MINIMA
-    block_bytes = (f * each + min(t, rows) * 2) * cols_of_split  # rows that are not there are not read
-    from_l2 = (f * each + min(t, rows) * 2 / (2 if pair else 1)) * cols_of_split
+    x_bytes = min(t, rows) * (4 if normed else 2)  # rows that are not there are not read
+    block_bytes = (f * each + x_bytes) * cols_of_split
+    from_l2 = (f * each + x_bytes / (2 if pair else 1)) * cols_of_split
     # The last wave may be partly empty, which matters where one SM's port, sums or instructions bind, not DRAM or L2.
     waves = math.ceil(blocks / SMS)
     stages = math.ceil(cols_of_split / 64)
@@ -114,7 +120,7 @@ def product(features, cols, rows, kind="bf16", prompt=False):
         "memory": (weights + rows * (cols + features) * 2) / (DRAM * REACH),
         "L2": blocks * from_l2 / L2,
         "SM's port": waves * block_bytes / PORT,
-        "instructions": waves * stages * loop[(t, groups)] / CLOCK,
+        "instructions": waves * stages * loop["normed" if normed else (t, groups)] / CLOCK,
         "wgmma": waves * 2 * f * cols_of_split * max(t, 64) / (WGMMA / SMS),
     }
     binds = max(times, key=times.get)
@@ -175,9 +181,10 @@ def sampler(rows, passes=5, exchanges=3):
 
 
 def step(rows, context, kind="bf16"):
-    layer = {name: product(*shape, rows, kind) for name, shape in PRODUCTS.items()}
+    folded = rows <= NORMED_ROWS and kind == "bf16"
+    layer = {name: product(*shape, rows, kind, normed=folded and name in ("qkv", "gate_up")) for name, shape in PRODUCTS.items()}
     layer["attention"] = attention(rows, context, kind=kind)
-    layer["norms"] = (2 * small(rows, HIDDEN * 12), "memory")
+    layer["norms"] = (2 * NORMED, "squares from L2") if folded else (2 * small(rows, HIDDEN * 12), "memory")
     layer["rope, kv"] = (small(rows, 6144 * 4), "memory")
     total = LAYERS * sum(seconds for seconds, _ in layer.values())
     head = product(VOCAB, HIDDEN, rows, HEAD_OF.get(kind, "bf16"))[0]

@@ -114,6 +114,7 @@ void cuda_rmsnorm(struct stream *s, const struct op_rmsnorm *a);
 void cuda_linear(struct stream *s, const struct op_linear *a);
 size_t cuda_packed_bytes(const struct device *dev, const struct matrix *w, uint32_t chunk);
 bool cuda_gates(const struct device *dev, const struct matrix *w, enum activation activation);
+bool cuda_folds_norm(const struct device *dev, const struct matrix *w, uint32_t rows);
 void cuda_pack(struct stream *s, const struct matrix *w, uint32_t segment, void *out);
 void cuda_rope_angles(struct stream *s, const struct op_rope_angles *a);
 void cuda_rope_kv(struct stream *s, const struct op_rope_kv *a);

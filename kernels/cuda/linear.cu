@@ -415,9 +415,9 @@ static void linear_16(struct stream *s, const struct product &p, uint32_t class_
 /* Weights that are there in tiles as well: prompt rows by the library. */
 static void linear_tiled(struct stream *s, const struct product &p,
                          const struct matrix_segment &segment, uint32_t class_rows) {
-    const struct product rest = product_rows(p, class_rows, p.rows - class_rows);
+    const uint32_t rest = p.rows - class_rows;
     struct product first = p;
-    if (segment.packed != segment.data && rest.rows && linear_blas(s, rest))
+    if (segment.packed != segment.data && rest && linear_blas(s, product_rows(p, class_rows, rest)))
         first.rows = class_rows;
     first.w = segment.packed;
     if (first.rows)
@@ -457,9 +457,10 @@ static void linear_gated(struct stream *s, const struct op_linear *a) {
     struct matrix_segment half[2];
     gated_halves(w, half);
     CHECK(a->gated == ACTIVATION_SILU && !a->out_f32 && half[0].packed &&
-          a->out_stride >= w->rows / 2);
-    struct product p = {a->out,  a->x,          half[0].packed, w->bias, a->rows,       w->rows,
-                        w->cols, a->out_stride, false,          true,    half[1].packed};
+          a->out_stride >= w->rows / 2 && !a->residual.squares);
+    struct product p = {a->out,         a->x,    half[0].packed, w->bias, a->rows,
+                        w->rows,        w->cols, a->out_stride,  false,   true,
+                        half[1].packed, a->norm, a->residual};
     if (!p.rows)
         return;
     if (storage_is_plain(segment_type(w, &half[0])))
@@ -468,15 +469,35 @@ static void linear_gated(struct stream *s, const struct op_linear *a) {
         linear_packed(s, p, a->class_rows, half, 2, segment_type(w, &half[0]));
 }
 
+/* Each segment is a product of linear_hopper.cu. Quantized weights wait for instructions at few rows, and would
+ * for those of the norm too. */
+bool cuda_folds_norm(const struct device *dev, const struct matrix *w, uint32_t rows) {
+    if (!((const struct cuda_device *)dev)->hopper || rows > NORMED_ROWS || w->rows % NORM_GROUP)
+        return false;
+    for (uint32_t i = 0; i < w->segment_count; i++)
+        if (!w->segments[i].packed || !w->segments[i].rows ||
+            segment_type(w, &w->segments[i]) != dev->activation_type)
+            return false;
+    return w->segment_count > 0;
+}
+
+/* From feature n on. */
+static struct residual_out residual_from(const struct residual_out &all, uint32_t n) {
+    return {all.squares ? all.squares + n / NORM_GROUP : NULL, all.scale != 0 ? all.scale : 1.0f};
+}
+
 void cuda_linear(struct stream *s, const struct op_linear *a) {
     const struct matrix *w = a->w;
+    const bool folds = a->norm.squares || a->residual.squares;
     CHECK(!a->gated == !w->gated && a->class_rows <= a->rows);
+    CHECK(!folds || (a->class_rows == a->rows && cuda_folds_norm(s->dev, w, a->rows)));
     if (w->gated) {
         linear_gated(s, a);
         return;
     }
-    CHECK(a->out_stride >= w->rows);
-    const size_t out_size = a->out_f32 ? 4 : storage_bytes(s->dev->activation_type, 1);
+    CHECK(a->residual.squares ? a->out_stride == w->rows : a->out_stride >= w->rows);
+    const size_t out_size =
+        a->out_f32 || a->residual.squares ? 4 : storage_bytes(s->dev->activation_type, 1);
     uint32_t n = 0, taken = 0;
     for (uint32_t i = 0; a->rows && w->cols && i < w->segment_count; i += taken) {
         const struct matrix_segment *segment = w->segments + i;
@@ -496,7 +517,9 @@ void cuda_linear(struct stream *s, const struct op_linear *a) {
                                   a->out_stride,
                                   a->out_f32,
                                   false,
-                                  NULL};
+                                  NULL,
+                                  a->norm,
+                                  residual_from(a->residual, n)};
         if (units)
             linear_packed(s, p, a->class_rows, segment, units, type);
         else if (features && segment->packed && storage_is_plain(type))

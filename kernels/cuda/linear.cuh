@@ -7,6 +7,10 @@
 
 #include "kernels/cuda/cuda_device.cuh"
 
+/* Rows of a product that norms its x or adds to the residual. Of more, x in f32, which each block reads,
+ * would cost more of L2 than the norm's kernel takes. */
+enum : uint32_t { NORMED_ROWS = 8 };
+
 /* out[t, n] = sum_k x[t, k] * w[n, k] + bias[n], of one segment of a matrix. */
 struct product {
     void *out;
@@ -18,15 +22,19 @@ struct product {
      * gate, 8 of the other; each second 64 of them lie at `up` (pack.cu). */
     bool gated;
     const void *up;
+    /* as op_linear has them: x, or out, is the residual then, f32 (linear_hopper.cuh) */
+    struct norm_of_x norm;
+    struct residual_out residual;
 };
 
 /* The product by cuBLASLt; false: not by it (linear_blas.cu says when), nothing is on the
  * stream. */
 bool linear_blas(struct stream *s, const struct product &p);
 
-/* Rows of a product from one on; x is of 16 bits. */
+/* Rows of a product from one on; x is of 16 bits, or all rows are asked for. */
 static inline struct product product_rows(const struct product &p, uint32_t first, uint32_t count) {
     struct product some = p;
+    CHECK(!first || (!p.norm.squares && !p.residual.squares));
     some.rows = count;
     some.x = (const uint16_t *)p.x + (size_t)first * p.cols;
     some.out = (char *)p.out + (size_t)first * p.out_stride * (p.out_f32 ? 4 : 2);

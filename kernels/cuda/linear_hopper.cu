@@ -41,8 +41,8 @@ template <int TOKENS, int GROUPS, int STAGES> struct hopper_shape {
     static_assert(STAGE % 1024 == 0 && WEIGHTS % 1024 == 0, "where tiles begin");
 };
 
-/* The warpgroup that copies: thread 0 the weights, all of them x. */
-template <int TOKENS, int GROUPS, int STAGES>
+/* The warpgroup that copies: thread 0 the weights, all of them x. NORMED: x is the residual. */
+template <int A, int TOKENS, int GROUPS, int STAGES, bool NORMED>
 static __device__ __forceinline__ void bring(const struct product &p, const hopper_ring &ring,
                                              const hopper_cluster &cluster, uint32_t first_tile,
                                              uint32_t groups, uint32_t t0) {
@@ -88,39 +88,57 @@ static __device__ __forceinline__ void bring(const struct product &p, const hopp
     dependency_wait();
     dependents_launch();
 
-    /* 2. x of stage c; that of LAG stages ago has come */
-    for (uint32_t c = 0; c < chunks + LAG; c++) {
-        if (c < chunks) {
-            if (c >= STAGES) {
-                mbarrier_wait(ring.empty + c % STAGES, (c / STAGES - 1) & 1);
-                if (threadIdx.x == 0)
-                    weights(c);
-            }
-            uint16_t *to =
-                (uint16_t *)(ring.stages + c % STAGES * shape::STAGE + shape::WEIGHTS) + place;
-            if (TOKENS >= (int)LINES || row < TOKENS)
+    /* 2. x of stage c; copies of LAG stages ago have come */
+    if constexpr (NORMED) {
+        bring_normed<A, 1>(
+            p, first, chunks, t0,
+            [&](uint32_t c) {
+                if (c >= STAGES) {
+                    mbarrier_wait(ring.empty + c % STAGES, (c / STAGES - 1) & 1);
+                    if (threadIdx.x == 0)
+                        weights(c);
+                }
+                return (uint16_t *)(ring.stages + c % STAGES * shape::STAGE + shape::WEIGHTS);
+            },
+            [&](uint32_t c) {
+                fence_async();
+                mbarrier_arrive(ring.full + c % STAGES);
+            });
+    } else {
+        for (uint32_t c = 0; c < chunks + LAG; c++) {
+            if (c < chunks) {
+                if (c >= STAGES) {
+                    mbarrier_wait(ring.empty + c % STAGES, (c / STAGES - 1) & 1);
+                    if (threadIdx.x == 0)
+                        weights(c);
+                }
+                uint16_t *to =
+                    (uint16_t *)(ring.stages + c % STAGES * shape::STAGE + shape::WEIGHTS) + place;
+                if (TOKENS >= (int)LINES || row < TOKENS)
 #pragma unroll
-                for (uint32_t i = 0; i < COPIES; i++)
-                    if (COPIES == 1 || i < copies)
-                        cp_async_16(to + i * LINES * TILE, x + i * lines, i * LINES < rows_left);
-            x += TILE;
-        }
-        cp_async_commit();
-        if (c >= LAG) {
-            cp_async_wait<LAG>();
-            fence_async();
-            const uint32_t stage = (c - LAG) % STAGES, lane = threadIdx.x % 32;
-            if (cluster.size > 1) { /* pass i of this warp, by lane i */
-                __syncwarp();
-                if (lane < copies)
-                    cluster.give_rows(ring.stages + stage * shape::STAGE + shape::WEIGHTS +
-                                          (row - lane / 8 + lane * LINES) * (TILE * 2),
-                                      ring.full + stage);
+                    for (uint32_t i = 0; i < COPIES; i++)
+                        if (COPIES == 1 || i < copies)
+                            cp_async_16(to + i * LINES * TILE, x + i * lines,
+                                        i * LINES < rows_left);
+                x += TILE;
             }
-            mbarrier_arrive(ring.full + stage);
+            cp_async_commit();
+            if (c >= LAG) {
+                cp_async_wait<LAG>();
+                fence_async();
+                const uint32_t stage = (c - LAG) % STAGES, lane = threadIdx.x % 32;
+                if (cluster.size > 1) { /* pass i of this warp, by lane i */
+                    __syncwarp();
+                    if (lane < copies)
+                        cluster.give_rows(ring.stages + stage * shape::STAGE + shape::WEIGHTS +
+                                              (row - lane / 8 + lane * LINES) * (TILE * 2),
+                                          ring.full + stage);
+                }
+                mbarrier_arrive(ring.full + stage);
+            }
         }
+        cp_async_wait<0>();
     }
-    cp_async_wait<0>();
 }
 
 /* A warpgroup that multiplies: 64 features. */
@@ -158,9 +176,9 @@ static __device__ __forceinline__ void multiply(const struct product &p, const h
     wgmma_wait<0>();
     wgmma_hold(sums);
     if (cluster.has_splits())
-        put_splits<A, TOKENS>(p, ring.stages, sums, group, n0, t0);
+        put_splits<A, TOKENS, TOKENS == NORMED_ROWS>(p, ring.stages, sums, group, n0, t0);
     else
-        put_sums<A, TOKENS>(p, sums, n0, t0);
+        put_sums<A, TOKENS, TOKENS == NORMED_ROWS>(p, sums, n0, t0);
 }
 
 /* BLOCKS of them on an SM at a time. */
@@ -186,7 +204,11 @@ static __global__ __launch_bounds__(128 * (GROUPS + 1),
     if (threadIdx.x < PRODUCERS) {
         if (GROUPS == 2 && BLOCKS == 1)
             registers_shrink<40>();
-        bring<TOKENS, GROUPS, STAGES>(p, ring, cluster, first_tile, groups, t0);
+        if (TOKENS == NORMED_ROWS && p.norm.squares)
+            bring<A, TOKENS, GROUPS, STAGES, TOKENS == NORMED_ROWS>(p, ring, cluster, first_tile,
+                                                                    groups, t0);
+        else
+            bring<A, TOKENS, GROUPS, STAGES, false>(p, ring, cluster, first_tile, groups, t0);
         cluster.pass_splits();
     } else {
         const uint32_t group = threadIdx.x / 128 - 1;

@@ -1,6 +1,7 @@
 /*
  * linear_hopper.cuh - what the products for sm_90a share (linear_hopper.cu: weights of 16 bits,
- * linear_packed.cu: quantized ones): the ring of stages, and sums on their way out.
+ * linear_packed.cu: quantized ones): the ring of stages, x that is normed on its way in, and sums on
+ * their way out, to the residual too.
  */
 #ifndef KERNELS_CUDA_LINEAR_HOPPER_CUH
 #define KERNELS_CUDA_LINEAR_HOPPER_CUH
@@ -9,6 +10,7 @@
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/pairs.cuh"
 #include "kernels/cuda/ptx_cluster.cuh"
+#include "kernels/cuda/row_norm.cuh"
 
 enum : uint32_t { TILE = 64, TILE_BYTES = TILE * TILE * 2, PRODUCERS = 128 };
 
@@ -79,6 +81,69 @@ static __device__ __forceinline__ hopper_ring ring_of(unsigned char *area) {
             area + BARRIERS + (past ? 1024 - past : 0)};
 }
 
+/* ---- x that is normed on its way in ---- */
+
+/* Of a warp of those that copy: the factor of the norm of each lane's row, eight lanes a row. */
+static __device__ __forceinline__ float norm_scale_of_lane(const struct product &p, uint32_t t0) {
+    const uint32_t groups = p.cols / NORM_GROUP, first = t0 + threadIdx.x / 32 * 4;
+    float total = 0;
+#pragma unroll
+    for (uint32_t r = 0; r < 4; r++) {
+        if (first + r >= p.rows)
+            break;
+        const float all = total_squares(p.norm.squares + (size_t)(first + r) * groups, groups);
+        total = threadIdx.x % 32 / 8 == r ? all : total;
+    }
+    return norm_scale(total, p.cols, p.norm.eps);
+}
+
+/* The warpgroup that copies, where x is the residual of up to NORMED_ROWS rows: `tiles` of 64 k from
+ * tile `first` on, TILES of them in a stage, normed, rounded and put where copies would lie. Values and
+ * weights of AHEAD tiles are on their way. begin(c) gives where x of stage c is to be, tile after tile, once it
+ * may be written; end(c) hands the stage over. The kernel ahead has ended. */
+template <int A, int TILES, class Begin, class End>
+static __device__ __forceinline__ void bring_normed(const struct product &p, uint32_t first,
+                                                    uint32_t tiles, uint32_t t0, Begin begin,
+                                                    End end) {
+    enum : uint32_t { AHEAD = 4, X_TILE = NORMED_ROWS * TILE };
+    const uint32_t row = threadIdx.x / 8, chunk = threadIdx.x % 8,
+                   place = swizzled_chunk(row, chunk);
+    const bool copies = row < NORMED_ROWS, there = copies && t0 + row < p.rows;
+    const float *x = (const float *)p.x + (size_t)(t0 + row) * p.cols + first * TILE + chunk * 8,
+                *weight = p.norm.weight + first * TILE + chunk * 8;
+    float ahead[AHEAD][8] = {}, weights[AHEAD][8] = {};
+    uint16_t *to = NULL;
+    auto bring = [&](uint32_t tile, uint32_t u) {
+        if (tile >= tiles || !there)
+            return;
+        values<STORAGE_F32>::get8(x + tile * TILE, ahead[u]);
+        values<STORAGE_F32>::get8(weight + tile * TILE, weights[u]);
+    };
+#pragma unroll
+    for (uint32_t u = 0; u < AHEAD; u++)
+        bring(u, u);
+    const float scale = norm_scale_of_lane(p, t0);
+    for (uint32_t next = 0; next < tiles; next += AHEAD)
+#pragma unroll
+        for (uint32_t u = 0; u < AHEAD; u++) {
+            const uint32_t tile = next + u, of = tile % TILES;
+            if (tile >= tiles)
+                break;
+            float v[8] = {};
+            if (of == 0)
+                to = begin(tile / TILES) + place;
+            if (there)
+#pragma unroll
+                for (int j = 0; j < 8; j++)
+                    v[j] = normed_value(ahead[u][j], scale, weights[u][j] + p.norm.weight_offset);
+            if (copies)
+                values<A>::set8(to + of * X_TILE, v);
+            bring(tile + AHEAD, u);
+            if (of + 1 == TILES || tile + 1 == tiles)
+                end(tile / TILES);
+        }
+}
+
 /* The block's place, read anew: it need not be kept through a loop. */
 static __device__ __forceinline__ uint32_t block_x_again() {
 #ifdef TRIREME_EMULATED
@@ -134,13 +199,66 @@ static __device__ __forceinline__ void put_gated(const struct product &p, const 
     }
 }
 
-/* A thread's sums: 8 j + i as wgmma lays them out. */
-template <int A, int TOKENS>
+/* The residual at a thread's sums of eight rows: [feature n or n + 8][row t or t + 1]. */
+struct residual_four {
+    float x[2][2];
+};
+static __device__ __forceinline__ residual_four residual_at(const struct product &p, uint32_t n0,
+                                                            uint32_t t0) {
+    const uint32_t lane = threadIdx.x % 32, n = n0 + threadIdx.x % 128 / 32 * 16 + lane / 4,
+                   t = t0 + lane % 4 * 2;
+    residual_four four = {};
+#pragma unroll
+    for (uint32_t i = 0; i < 2; i++)
+#pragma unroll
+        for (uint32_t e = 0; e < 2; e++)
+            if (t + e < p.rows)
+                four.x[i][e] = ((const float *)p.out)[(size_t)(t + e) * p.out_stride + n + i * 8];
+    return four;
+}
+
+/* Sums of eight rows, rounded, added to the residual, and its squares. */
+template <int A>
+static __device__ __forceinline__ void put_residual(const struct product &p, const float sums[4],
+                                                    const residual_four &before, uint32_t n0,
+                                                    uint32_t t0) {
+    const uint32_t lane = threadIdx.x % 32, first = n0 + threadIdx.x % 128 / 32 * 16,
+                   n = first + lane / 4, t = t0 + lane % 4 * 2;
+    float h[2][2];
+#pragma unroll
+    for (uint32_t i = 0; i < 2; i++) {
+        const float bias = p.bias ? p.bias[n + i * 8] : 0;
+        float v[2] = {sums[i * 2], sums[i * 2 + 1]};
+        if (p.bias)
+            v[0] += bias, v[1] += bias;
+        const float2 y = unpack<A>(pack<A>(v[0], v[1]));
+        h[i][0] = residual_sum(before.x[i][0], y.x, p.residual.scale);
+        h[i][1] = residual_sum(before.x[i][1], y.y, p.residual.scale);
+#pragma unroll
+        for (uint32_t e = 0; e < 2; e++)
+            if (t + e < p.rows)
+                ((float *)p.out)[(size_t)(t + e) * p.out_stride + n + i * 8] = h[i][e];
+    }
+#pragma unroll
+    for (uint32_t e = 0; e < 2; e++) {
+        const float squares = lanes_squares(square_pair(h[0][e], h[1][e]), 4);
+        if (lane / 4 == 0 && t + e < p.rows)
+            p.residual.squares[((size_t)(t + e) * p.out_stride + first) / NORM_GROUP] = squares;
+    }
+}
+
+/* A thread's sums: 8 j + i as wgmma lays them out. ADDS: to the residual, where the product says so. */
+template <int A, int TOKENS, bool ADDS = false>
 static __device__ __forceinline__ void put_sums(const struct product &p, const float *sums,
                                                 uint32_t n0, uint32_t t0) {
     typedef typename values<A>::raw raw;
     if (p.gated) {
         put_gated<A, TOKENS>(p, sums, n0, t0);
+        return;
+    }
+    if (ADDS && p.residual.squares) {
+        dependency_wait();
+        put_residual<A>(p, sums, residual_at(p, n0, t0), n0, t0);
         return;
     }
     const uint32_t lane = threadIdx.x % 32, g = lane / 4, odd = g & 1;
@@ -200,11 +318,18 @@ static inline void with_splits(const struct product &p, uint32_t class_rows, F l
 
 /* put_sums of a split: all splits lay their sums down in `area`, their own shared memory, and each adds
  * up some of the rows, eight at a time. area: TOKENS * 256 bytes for each group of 64 features. */
-template <int A, int TOKENS>
+template <int A, int TOKENS, bool ADDS = false>
 static __device__ __forceinline__ void put_splits(const struct product &p, unsigned char *area,
                                                   const float *sums, uint32_t group, uint32_t n0,
                                                   uint32_t t0) {
     float4 *mine = (float4 *)(area + group * TOKENS * 256) + threadIdx.x % 128;
+    const bool adds = ADDS && p.residual.squares;
+    residual_four before = {};
+    if (adds) { /* it comes while the splits meet */
+        dependency_wait();
+        if (blockIdx.z == 0)
+            before = residual_at(p, n0, t0);
+    }
     cluster_barrier(); /* nobody reads or fills a ring any more */
 #pragma unroll
     for (int j = 0; j < TOKENS / 8; j++)
@@ -220,7 +345,10 @@ static __device__ __forceinline__ void put_splits(const struct product &p, unsig
             sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
         }
         const float four[4] = {sum.x, sum.y, sum.z, sum.w};
-        put_sums<A, 8>(p, four, n0, t0 + j * 8);
+        if (adds)
+            put_residual<A>(p, four, before, n0, t0);
+        else
+            put_sums<A, 8>(p, four, n0, t0 + j * 8);
     }
 }
 

@@ -77,9 +77,10 @@ static void gated_step(struct forward *f, struct stream *s, uint32_t layer) {
                                                    .rows = f->batch.row_count,
                                                    .class_rows = f->batch.output_count,
                                                    .out_stride = spec->ffn.width,
-                                                   .gated = (int)spec->ffn.activation});
+                                                   .gated = (int)spec->ffn.activation,
+                                                   .norm = f->norm});
     } else {
-        forward_product(f, s, b.gate_up, f->in, &w->up);
+        forward_product_in(f, s, b.gate_up, &w->up);
         column_scale_apply(f, s, &w->gate_scale, b.gate_up, 2 * spec->ffn.width);
         f->dev->ops->act_mul(s, &(struct op_act_mul){.out = b.gated,
                                                      .gate_up = b.gate_up,
@@ -87,11 +88,19 @@ static void gated_step(struct forward *f, struct stream *s, uint32_t layer) {
                                                      .width = spec->ffn.width,
                                                      .activation = spec->ffn.activation});
     }
-    forward_product(f, s, f->out, b.gated, &w->down);
+    forward_product_out(f, s, b.gated, &w->down);
+}
+
+static void gated_ends(const struct forward *f, uint32_t layer, const struct matrix **first,
+                       const struct matrix **last) {
+    const struct ffn_weights *w = f->model->weights.layers[layer].ffn;
+    *first = &w->up;
+    *last = &w->down;
 }
 
 const struct layer_kind ffn_gated = {.name = "gated",
                                      .read = ffn_dense_read,
                                      .load = gated_load,
                                      .buffers = gated_buffers,
-                                     .step = gated_step};
+                                     .step = gated_step,
+                                     .ends = gated_ends};

@@ -60,6 +60,9 @@ static size_t list_buffers(struct forward *f, struct buffer out[FORWARD_BUFFERS_
     out[n++] = (struct buffer){(void **)&f->x, sizeof *f->x * rows * spec->hidden};
     out[n++] = (struct buffer){&f->delta, act * rows * spec->hidden};
     out[n++] = (struct buffer){&f->normed, act * rows * spec->hidden};
+    if (dev->ops->folds_norm)
+        out[n++] = (struct buffer){(void **)&f->squares,
+                                   sizeof *f->squares * rows * (spec->hidden / NORM_GROUP + 1)};
     if (any_parallel(spec)) {
         out[n++] = (struct buffer){&f->delta_ffn, act * rows * spec->hidden};
         out[n++] = (struct buffer){&f->normed_ffn, act * rows * spec->hidden};
@@ -209,6 +212,7 @@ static void norm_rows(struct forward *f, struct stream *s, const struct norm_cal
 /* The same for the residual of all rows of the step; what was pending is added. */
 static void norm(struct forward *f, struct stream *s, void *out, const struct norm_spec *spec,
                  const struct norm_weights *w) {
+    f->squared = f->squared && !f->pending && out != f->x;
     norm_rows(
         f, s,
         &(struct norm_call){out, f->x, f->pending, f->pending_scale, f->batch.row_count, true},
@@ -245,6 +249,27 @@ void forward_product(struct forward *f, struct stream *s, void *out, const void 
                                                .rows = f->batch.row_count,
                                                .class_rows = f->batch.output_count,
                                                .out_stride = w->rows});
+}
+
+void forward_product_in(struct forward *f, struct stream *s, void *out, const struct matrix *w) {
+    f->dev->ops->linear(s, &(struct op_linear){.out = out,
+                                               .x = f->in,
+                                               .w = w,
+                                               .rows = f->batch.row_count,
+                                               .class_rows = f->batch.output_count,
+                                               .out_stride = w->rows,
+                                               .norm = f->norm});
+}
+
+void forward_product_out(struct forward *f, struct stream *s, const void *x,
+                         const struct matrix *w) {
+    f->dev->ops->linear(s, &(struct op_linear){.out = f->out,
+                                               .x = x,
+                                               .w = w,
+                                               .rows = f->batch.row_count,
+                                               .class_rows = f->batch.output_count,
+                                               .out_stride = w->rows,
+                                               .residual = f->residual});
 }
 
 struct state_view forward_state(const struct forward *f, size_t layer_offset, size_t offset) {
@@ -291,18 +316,42 @@ struct half {
     const struct norm_weights *pre_weights, *post_weights;
 };
 
+/* Whether the product with w makes its part of a norm in this step. */
+static bool folds_norm(const struct forward *f, const struct matrix *w) {
+    return w && f->squares && f->batch.output_count == f->batch.row_count &&
+           f->dev->ops->folds_norm(f->dev, w, f->batch.row_count);
+}
+
 static void serial_half(struct forward *f, struct stream *s, uint32_t layer, const struct half *h) {
     static const struct norm_spec none;
-    bool last = f->model->spec.layers[layer].norm_last;
-    f->in = normed(f, s, f->normed, last ? &none : h->pre, h->pre_weights);
-    f->out = f->delta;
+    bool last_norm = f->model->spec.layers[layer].norm_last;
+    const struct norm_spec *pre = last_norm ? &none : h->pre;
+    const struct matrix *first = NULL, *last = NULL;
+    if (f->squares && h->kind->ends)
+        h->kind->ends(f, layer, &first, &last);
+    if (f->squared && pre->kind == NORM_RMS && h->pre_weights->weight && folds_norm(f, first)) {
+        f->in = f->x;
+        f->norm =
+            (struct norm_of_x){f->squares, h->pre_weights->weight, pre->eps, pre->weight_offset};
+    } else {
+        f->in = normed(f, s, f->normed, pre, h->pre_weights);
+    }
+    bool adds = !h->partial && !h->post->kind && !last_norm && !f->pending && folds_norm(f, last);
+    f->out = adds ? (void *)f->x : f->delta;
+    if (adds)
+        f->residual = (struct residual_out){f->squares, h->scale};
     h->kind->step(f, s, layer);
+    f->norm = (struct norm_of_x){0};
+    f->residual = (struct residual_out){0};
+    f->squared = adds;
+    if (adds)
+        return;
     add_up(f, s, h->partial);
     if (h->post->kind)
         norm_delta(f, s, h->post, h->post_weights);
     f->pending = f->delta;
     f->pending_scale = h->scale;
-    if (last)
+    if (last_norm)
         norm(f, s, f->x, h->pre, h->pre_weights);
 }
 
@@ -442,6 +491,7 @@ void forward_put_layers(struct forward *f, struct stream *s) {
     size_t values = (size_t)f->batch.row_count * spec->hidden;
     f->pending = NULL;
     f->pending_scale = 1;
+    f->squared = false;
     if (shard_is_first(&f->model->shard))
         embed(f, s);
     else

@@ -24,8 +24,10 @@ struct forward {
     uint32_t max_rows, max_runs, max_context;
     void *owned[FORWARD_BUFFERS_MAX]; /* every buffer below */
     /* Device memory. */
-    float *x;                     /* the residual: f32 [max_rows, hidden], on every device */
-    void *delta, *normed;         /* act [max_rows, hidden] */
+    float *x;             /* the residual: f32 [max_rows, hidden], on every device */
+    void *delta, *normed; /* act [max_rows, hidden] */
+    /* of x (ops.h: norm_of_x), of a step that products norm; NULL: on this device none do */
+    float *squares;
     void *delta_ffn, *normed_ffn; /* the same, where a layer is parallel; else NULL */
     /* what the first layer keeps for the others (layer_kinds.h), act [max_rows, hidden]; else NULL */
     void *first_values;
@@ -51,6 +53,10 @@ struct forward {
     /* Of the current layer's step: act [rows, hidden] both. */
     const void *in;
     void *out;
+    /* Where the products that read `in` and write `out` make the norm: both are x then (ops.h). */
+    struct norm_of_x norm;
+    struct residual_out residual;
+    bool squared;  /* squares are those of x */
     void *pending; /* what has yet to be added to x; NULL: nothing */
     float pending_scale;
     void (*progress)(void *ctx); /* after each layer is on the stream; may be NULL */
@@ -129,6 +135,10 @@ void forward_sample(struct forward *f, struct stream *s, const struct sample_out
 /* out = x w^T + bias, act [rows of the step, w->rows]. */
 void forward_product(struct forward *f, struct stream *s, void *out, const void *x,
                      const struct matrix *w);
+/* The same of f->in, and of f->out. */
+void forward_product_in(struct forward *f, struct stream *s, void *out, const struct matrix *w);
+void forward_product_out(struct forward *f, struct stream *s, const void *x,
+                         const struct matrix *w);
 /* x = the sum of the stage's ranks' x, [rows of the step, width]; act, or f32. */
 void forward_sum(struct forward *f, struct stream *s, void *x, uint32_t width);
 /* The same of f32. */

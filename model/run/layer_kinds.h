@@ -8,6 +8,10 @@
  * step, and must give the same addresses each time (areas of different layers may overlap). step
  * computes f->in -> f->out, act [rows, hidden] both.
  *
+ * ends: of a kind whose step reads f->in by one product alone, made by forward_product_in or with
+ * f->norm, and writes f->out by another alone, forward_product_out: the two matrices, each NULL where
+ * that is not so. NULL: not at all.
+ *
  * kv_bytes: bytes of this layer in one cache block; NULL or 0: it has no keys and values.
  * state_bytes: what a slot keeps of this layer whatever its length (kernels/ops_state.h); NULL:
  * nothing.
@@ -25,6 +29,8 @@ struct layer_kind {
     int (*load)(struct loader *l, uint32_t layer, void **weights);
     size_t (*buffers)(const struct forward *f, const struct layer_spec *layer, char *base);
     void (*step)(struct forward *f, struct stream *s, uint32_t layer);
+    void (*ends)(const struct forward *f, uint32_t layer, const struct matrix **first,
+                 const struct matrix **last);
     size_t (*kv_bytes)(const struct ops *ops, const struct layer_spec *layer,
                        enum storage_type type, uint32_t block_tokens);
     size_t (*state_bytes)(const struct model_spec *spec, const struct layer_spec *layer);

@@ -245,7 +245,7 @@ static void attention_step(struct forward *f, struct stream *s, uint32_t layer) 
     if (a->output_gate)
         attention_gate_product(f, s, a, w, b.qkv, b.gate);
     else
-        forward_product(f, s, b.qkv, f->in, &w->qkv);
+        forward_product_in(f, s, b.qkv, &w->qkv);
     touch_qkv(f, s, a, w, b.qkv, b.squares);
     if (a->temperature != 0)
         f->dev->ops->scale_queries(s,
@@ -281,7 +281,14 @@ static void attention_step(struct forward *f, struct stream *s, uint32_t layer) 
                                   .scratch = b.scratch});
     if (a->output_gate)
         attention_gate_apply(f, s, a, b.mixed, b.gate);
-    forward_product(f, s, f->out, b.mixed, &w->out);
+    forward_product_out(f, s, b.mixed, &w->out);
+}
+
+static void attention_ends(const struct forward *f, uint32_t layer, const struct matrix **first,
+                           const struct matrix **last) {
+    const struct attention_weights *w = f->model->weights.layers[layer].mixer;
+    *first = f->model->spec.layers[layer].attention.output_gate ? NULL : &w->qkv;
+    *last = &w->out;
 }
 
 /* ---- the kind ---- */
@@ -304,6 +311,7 @@ const struct layer_kind mixer_attention = {
     .load = attention_load,
     .buffers = attention_buffers,
     .step = attention_step,
+    .ends = attention_ends,
     .kv_bytes = attention_kv_bytes,
     .supports = attention_supports,
 };

@@ -10,6 +10,8 @@
 
 void emu_set_order(int order, uint64_t seed);
 const char *emu_failure(void);
+/* Kernels launched so far; 0 where the device does not count them. */
+uint64_t emu_launch_count(void);
 
 enum { MACHINE_SLOTS = 12, MACHINE_CONTEXT = 320, MACHINE_BLOCK = 32, MACHINE_ROWS = 128 };
 

@@ -63,16 +63,25 @@ TEST(products_and_attention_take_any_number_of_rows) {
         for (uint32_t output = 0; output < 2; output++) {
             for (size_t i = 0; i < ARRAY_LEN(WEIGHTS); i++) {
                 const struct matrix w = matrix_of(WEIGHTS[i]);
-                ops->linear(r.stream, &(struct op_linear){memory, memory, &w, 5 * MANY,
-                                                          output * 5 * MANY, WIDTH, false, 0});
+                ops->linear(r.stream, &(struct op_linear){.out = memory,
+                                                          .x = memory,
+                                                          .w = &w,
+                                                          .rows = 5 * MANY,
+                                                          .class_rows = output * 5 * MANY,
+                                                          .out_stride = WIDTH});
                 fits("linear");
                 const struct matrix head = {.type = WEIGHTS[i],
                                             .rows = 300000,
                                             .cols = WIDTH,
                                             .segment_count = 1,
                                             .segments = {{.data = memory, .rows = 300000}}};
-                ops->linear(r.stream, &(struct op_linear){memory, memory, &head, 9, output * 9,
-                                                          300000, true, 0});
+                ops->linear(r.stream, &(struct op_linear){.out = memory,
+                                                          .x = memory,
+                                                          .w = &head,
+                                                          .rows = 9,
+                                                          .class_rows = output * 9,
+                                                          .out_stride = 300000,
+                                                          .out_f32 = true});
                 fits("linear of a large vocabulary");
             }
             for (int soft_cap = 0; soft_cap < 2; soft_cap++) {

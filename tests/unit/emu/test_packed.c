@@ -386,6 +386,18 @@ TEST(the_segments_of_a_matrix_are_one_product) {
     }
 }
 
+/* [rows, rows of m, or half of them] of act. */
+static struct op_linear product_of(const struct matrix *m, void *out, const void *x,
+                                   uint32_t rows) {
+    return (struct op_linear){.out = out,
+                              .x = x,
+                              .w = m,
+                              .rows = rows,
+                              .class_rows = rows,
+                              .out_stride = m->gated ? m->rows / 2 : m->rows,
+                              .gated = m->gated ? ACTIVATION_SILU : 0};
+}
+
 /* The product with gate and up, of one segment or two, and silu(gate) * up behind it: in one launch
  * the same bits. */
 static void check_gated(const struct form *form, enum storage_type act, uint32_t rows,
@@ -417,11 +429,15 @@ static void check_gated(const struct form *form, enum storage_type act, uint32_t
         ops->pack(r.stream, &gated, i, (void *)gated.segments[i].data);
         gated.segments[i].packed = gated.segments[i].data;
     }
-    ops->linear(r.stream, &(struct op_linear){y, xs, &apart, rows, 0, apart.rows, false, 0});
+    struct op_linear product = product_of(&apart, y, xs, rows);
+    product.class_rows = 0;
+    ops->linear(r.stream, &product);
     ops->act_mul(r.stream, &(struct op_act_mul){want, y, rows, WIDTH, ACTIVATION_SILU});
     const uint64_t launched = emu_launch_count();
-    ops->linear(r.stream, &(struct op_linear){got, xs, &gated, rows, rows / 2, stride, false,
-                                              ACTIVATION_SILU});
+    product = product_of(&gated, got, xs, rows);
+    product.class_rows = rows / 2;
+    product.out_stride = stride;
+    ops->linear(r.stream, &product);
     if (emu_launch_count())
         EXPECT_EQ(emu_launch_count() - launched, 1);
     float *wanted = rig_down(&r, act, want, (size_t)rows * WIDTH),
@@ -452,6 +468,137 @@ TEST(a_gated_product_has_the_bits_of_the_product_and_the_activation) {
                 check_gated(form, is_plain ? form->type : TYPES[1 + f % 2], rows[i],
                             /* 192 rows of one segment are no whole blocks of 128 */
                             form->scale_rows == 128 ? 2 : 1 + (f + i) % 2, 192 + f % 3);
+    }
+}
+
+/* ---- norms on the way ---- */
+
+struct residual_shape {
+    const struct form *form;
+    enum storage_type act;
+    uint32_t rows, hidden, cols;
+    bool bias, gated;
+    float scale;
+};
+
+static struct matrix matrix_up(struct rig *r, const struct form *form, uint32_t rows, uint32_t cols,
+                               bool gated) {
+    struct weights w = make_weights(form, rows, cols);
+    struct matrix m = gated ? put_rows_up(r, &w) : put_up(r, &w, form->name);
+    m.gated = gated && r->dev->ops->gates(r->dev, &m, ACTIVATION_SILU);
+    if (gated)
+        r->dev->ops->pack(r->stream, &m, 0, (void *)m.segments[0].data);
+    m.segments[0].packed = m.segments[0].data;
+    rig_wait(r);
+    free_weights(&w);
+    return m;
+}
+
+/* A product into the residual and one that norms it: the bits of product, norm, product. */
+static void check_residual(const struct residual_shape *s) {
+    enum { WIDTH = 384 };
+    struct rig r = rig_open(s->act);
+    const struct ops *ops = r.dev->ops;
+    struct matrix down = matrix_up(&r, s->form, s->hidden, s->cols, false),
+                  up = matrix_up(&r, s->form, WIDTH, s->hidden, s->gated);
+    const size_t count = (size_t)s->rows * s->hidden, outs = (size_t)s->rows * WIDTH;
+    float *y = small_values((size_t)s->rows * s->cols), *x = random_values(count),
+          *weight = random_values(s->hidden), *bias = random_values(s->hidden);
+    if (s->bias)
+        down.bias = rig_values(&r, STORAGE_F32, bias, s->hidden);
+    void *ys = rig_values(&r, s->act, y, (size_t)s->rows * s->cols);
+    float *apart = rig_values(&r, STORAGE_F32, x, count),
+          *folded = rig_values(&r, STORAGE_F32, x, count),
+          *weights = rig_values(&r, STORAGE_F32, weight, s->hidden),
+          *squares = rig_alloc(&r, count / NORM_GROUP * sizeof *squares);
+    void *delta = rig_alloc(&r, storage_bytes(s->act, count)),
+         *normed = rig_alloc(&r, storage_bytes(s->act, count)),
+         *want = rig_alloc(&r, storage_bytes(s->act, outs)),
+         *got = rig_alloc(&r, storage_bytes(s->act, outs));
+    const float offset = s->gated ? 1.0f : 0.0f, eps = 1e-5f;
+    EXPECT(ops->folds_norm(r.dev, &down, s->rows) && ops->folds_norm(r.dev, &up, s->rows));
+    EXPECT(!ops->folds_norm(r.dev, &up, 9));
+    struct op_linear out = product_of(&down, delta, ys, s->rows),
+                     in = product_of(&up, want, normed, s->rows);
+    ops->linear(r.stream, &out);
+    ops->rmsnorm(r.stream, &(struct op_rmsnorm){.out = normed,
+                                                .x = apart,
+                                                .delta = delta,
+                                                .delta_scale = s->scale,
+                                                .weight = weights,
+                                                .rows = s->rows,
+                                                .width = s->hidden,
+                                                .eps = eps,
+                                                .weight_offset = offset,
+                                                .x_f32 = true});
+    ops->linear(r.stream, &in);
+    const uint64_t launched = emu_launch_count();
+    out.out = folded;
+    out.residual = (struct residual_out){squares, s->scale};
+    in.out = got;
+    in.x = folded;
+    in.norm = (struct norm_of_x){squares, weights, eps, offset};
+    ops->linear(r.stream, &out);
+    ops->linear(r.stream, &in);
+    if (emu_launch_count())
+        EXPECT_EQ(emu_launch_count() - launched, 2);
+    float *x_apart = rig_down(&r, STORAGE_F32, apart, count),
+          *x_folded = rig_down(&r, STORAGE_F32, folded, count);
+    const size_t used = (size_t)s->rows * in.out_stride;
+    float *wanted = rig_down(&r, s->act, want, used), *there = rig_down(&r, s->act, got, used);
+    for (size_t i = 0; i < used; i++)
+        if (!isfinite(wanted[i]) && !isinf(wanted[i]))
+            check_fail(__FILE__, __LINE__, "%s: not a number", s->form->name);
+    if (!same_bits(x_apart, x_folded, count))
+        check_fail(__FILE__, __LINE__, "%s, %u rows, [%u, %u]: the residual differs", s->form->name,
+                   s->rows, s->hidden, s->cols);
+    if (!same_bits(wanted, there, used))
+        check_fail(__FILE__, __LINE__, "%s, %u rows, [%u, %u]: the product differs", s->form->name,
+                   s->rows, s->hidden, s->cols);
+    free(wanted);
+    free(there);
+    free(x_apart);
+    free(x_folded);
+    free(bias);
+    free(weight);
+    free(x);
+    free(y);
+    rig_close(&r);
+}
+
+TEST(products_around_a_norm_have_its_bits) {
+    static const struct form plain[] = {{"bf16", STORAGE_BF16, 0, 0, false, 0},
+                                        {"f16", STORAGE_F16, 0, 0, false, 0}};
+    static const uint32_t rows[] = {1, 8, 3, 7, 5, 6};
+    if (!has_units())
+        SKIP("gpu", "it is no Hopper");
+    for (uint32_t f = 0; f < ARRAY_LEN(plain); f++) {
+        for (uint32_t i = 0; i < ARRAY_LEN(rows); i++) {
+            emu_set_order((int)((i + f) % ORDERS), 7);
+            check_residual(&(struct residual_shape){
+                .form = &plain[f],
+                .act = plain[f].type,
+                .rows = rows[i],
+                .hidden = i % 3 == 2
+                              ? 2304
+                              : 256, /* k of the second product, or of the first, in splits */
+                .cols = i % 3 == 1 ? 2304 : 256,
+                .bias = i % 2,
+                .gated = (i + f) % 2,
+                .scale = i % 4 == 3 ? 0.25f : 1.0f});
+        }
+    }
+    emu_set_order(0, 1);
+}
+
+TEST(products_of_quantized_weights_leave_norms_to_their_kernel) {
+    if (!has_units())
+        SKIP("gpu", "it is no Hopper");
+    for (uint32_t f = 0; f < ARRAY_LEN(FORMS); f++) {
+        struct rig r = rig_open(STORAGE_BF16);
+        struct matrix m = matrix_up(&r, &FORMS[f], 256, 256, false);
+        EXPECT(!r.dev->ops->folds_norm(r.dev, &m, 1));
+        rig_close(&r);
     }
 }
 

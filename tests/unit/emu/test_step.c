@@ -1,9 +1,12 @@
 /* Decode steps as recorded graphs: the bits of steps put on the stream one by one, whatever the
  * batch. */
+#include <math.h>
+
 #include "machine.h"
 #include "model/golden.h"
 
-enum { STREAMS = 7, STEPS = 5, PROMPT = 9, VOCAB = 96 };
+/* more streams than rows whose products make the norms */
+enum { STREAMS = 10, STEPS = 5, PROMPT = 9, VOCAB = 96, DEMO_VOCAB = 3072 };
 
 struct served {
     struct machine m;
@@ -170,6 +173,41 @@ TEST(graphs_do_not_change_a_bit) {
     served_close(&recorded);
     golden_drop_dir(dir);
     model_golden_free(&g);
+}
+
+/* Launches of a decode step of the bundled model, of so many streams; logits [vocab] of the first. */
+static uint64_t launches_of_step(uint32_t count, uint32_t *layers, float *logits) {
+    struct served s;
+    struct step_run runs[STREAMS];
+    uint32_t row = 0;
+    uint64_t launches = 0;
+    for (uint32_t i = 0; i < count; i++)
+        runs[i] = (struct step_run){i, i, 1};
+    if (served_open(&s, TRIREME_SOURCE_DIR "/demo/model", false)) {
+        struct forward *f = &s.m.forward;
+        admit_all(&s);
+        launches = emu_launch_count();
+        forward_layers(f, s.m.stream, &(struct step_input){runs, count, count, count, &row, 1});
+        launches = emu_launch_count() - launches;
+        forward_logits(f, s.m.stream, 0, 1);
+        stream_copy_out(s.m.stream, logits, f->logits, DEMO_VOCAB * sizeof *logits);
+        *layers = s.m.model.spec.layer_count;
+    }
+    served_close(&s);
+    return launches;
+}
+
+/* Of up to 8 rows no kernel norms, but the first of all; a row's bits are the same. */
+TEST(norms_of_a_small_decode_step_are_made_by_products) {
+    static float many[DEMO_VOCAB], some[DEMO_VOCAB], alone[DEMO_VOCAB];
+    uint32_t layers = 0;
+    const uint64_t by_kernels = launches_of_step(9, &layers, many),
+                   by_products = launches_of_step(8, &layers, some);
+    if (by_kernels)
+        EXPECT_EQ(by_kernels - by_products, 2 * layers - 1);
+    EXPECT_EQ(launches_of_step(1, &layers, alone), by_products);
+    EXPECT(!memcmp(many, some, sizeof many) && !memcmp(many, alone, sizeof many));
+    EXPECT(isfinite(many[0]) && many[0] != 0);
 }
 
 TEST(buckets_hold_what_they_are_for) {
