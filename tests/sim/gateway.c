@@ -183,6 +183,7 @@ static void attach(struct world *w, uint32_t idx, const struct gateway_request *
                                   .attempt = from->attempt + 1,
                                   .resumable = true,
                                   .ever_accepted = true,
+                                  .resumed = true, /* as delivery_attached has it */
                                   .attached = true,
                                   .submitted_at = w->now,
                                   .priority = from->priority};
