@@ -9,8 +9,8 @@
 _Static_assert((int)SEQUENCE_STATES == (int)SEQ_STATE_COUNT,
                "sim.h knows another number of states");
 
-/* in fewer days some moves may not happen, and one that needs a takeover while rows of a preempted
- * sequence are in flight: once in some thousand days */
+/* in fewer days some moves may not happen; two need a takeover while rows are in flight, of a preempted
+ * sequence or of one that is to wait elsewhere then: once in some thousand days */
 enum { SEEDS_FOR_MOST = 1000, SEEDS_FOR_ALL = 10000 };
 
 /* No gateway of these days makes them; tests/unit/scheduler/test_core_restart.c does. */
@@ -20,7 +20,9 @@ static bool is_rare(int from, int to) {
 }
 
 static uint64_t seeds_for(int from, int to) {
-    return from == SEQ_PREEMPTED && to == SEQ_RESTARTING ? SEEDS_FOR_ALL : SEEDS_FOR_MOST;
+    bool seldom = (from == SEQ_PREEMPTED && to == SEQ_RESTARTING) ||
+                  (from == SEQ_RESTARTING && to == SEQ_PARKED);
+    return seldom ? SEEDS_FOR_ALL : SEEDS_FOR_MOST;
 }
 
 void moves_collect(struct world *w, const struct sched *core) {
