@@ -83,4 +83,4 @@ def test_bench_tells_failures():
     done = bench(s)
     assert done.returncode == 1 and "cannot reach" in done.stderr, done
     done = subprocess.run([binary(), "bench", "sail"], capture_output=True, text=True)
-    assert done.returncode == 2 and "serve or compare" in done.stderr, done
+    assert done.returncode == 2 and "serve, compare or plot" in done.stderr, done
