@@ -116,6 +116,7 @@ step() {
     [ "$limit_max" -ge "$limit" ] || limit=$limit_max
     [ "$(left)" -ge "$limit" ] || limit=$(left)
     kept=0
+    : >"$work/out" # or the lines of the step before count as this one's, until it has begun
     TRIREME_STEP=$name timeout -k 5 "$limit" bash -c '"$@"' step "$@" >"$work/out" 2>"$work/err" </dev/null &
     while kill -0 $! 2>/dev/null; do keep_figures; sleep 0.2; done
     wait $! || rc=$?
