@@ -20,7 +20,7 @@ set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
 foreach(header messages tables checks)
   execute_process(
     COMMAND "${AWK}" -v "want=${header}" -f "${CMAKE_SOURCE_DIR}/proto/generate.awk" "${CMAKE_SOURCE_DIR}/proto/trireme.proto"
-    OUTPUT_FILE "${pb_dir}/wire_${header}.h"
+    OUTPUT_FILE "${pb_dir}/wire_${header}.new"
     COMMAND_ERROR_IS_FATAL ANY)
-  file(COPY_FILE "${pb_dir}/wire_${header}.h" "${CMAKE_BINARY_DIR}/include/proto/wire_${header}.h" ONLY_IF_DIFFERENT)
+  file(COPY_FILE "${pb_dir}/wire_${header}.new" "${CMAKE_BINARY_DIR}/include/proto/wire_${header}.h" ONLY_IF_DIFFERENT)
 endforeach()
