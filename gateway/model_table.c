@@ -47,7 +47,7 @@ struct model_table {
     size_t name_count;
     bool names_many; /* of more than one model */
     VEC(struct load_failure) failures;
-    VEC(char *) removed; /* owned names: of entries, or of models that Status still names */
+    VEC(char *) removed; /* owned names: of entries, or of models that Status may still name */
     void (*changed)(void *ctx);
     void *ctx;
 };
@@ -475,7 +475,8 @@ void model_table_loads(struct model_table *t, struct bytes own) {
 
 void model_table_removed(struct model_table *t, struct bytes own, int64_t now_ms) {
     pthread_mutex_lock(&t->mutex);
-    if (find_entry(t, own) && find_removed(t, own) < 0)
+    bool room = find_entry(t, own) || t->removed.count < WIRE_MAX_MODELS;
+    if (room && find_removed(t, own) < 0) /* the Status that names it first may be on its way */
         vec_push(&t->removed, mem_strndup((const char *)own.data, own.len));
     forget_old(t, now_ms);
     pthread_mutex_unlock(&t->mutex);

@@ -25,7 +25,7 @@ const done = await client.completions.create(plain);
 let streamed = "";
 for await (const piece of await client.completions.create({ ...plain, stream: true })) streamed += piece.choices[0]?.text ?? "";
 assert.equal(streamed, done.choices[0].text);
-await assert.rejects(client.chat.completions.create({ ...chat, temperature: 9 }), (e) => e.status === 400 && e.param === "temperature");
+await assert.rejects(client.chat.completions.create({ ...chat, temperature: 101 }), (e) => e.status === 400 && e.param === "temperature");
 
 // responses: whole, by the helper, gone on from, forced calls
 const ask = { model, input: "Hello!", temperature: 0, max_output_tokens: 24 };

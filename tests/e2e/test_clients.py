@@ -84,7 +84,7 @@ def test_python_errors():
         raises(openai.AuthenticationError, lambda: bad.models.list())
         raises(openai.AuthenticationError, lambda: bad.chat.completions.create(model=model, messages=say))
         raises(openai.NotFoundError, lambda: good.chat.completions.create(model="no-such-model", messages=say))
-        e = raises(openai.BadRequestError, lambda: good.chat.completions.create(model=model, messages=say, temperature=9))
+        e = raises(openai.BadRequestError, lambda: good.chat.completions.create(model=model, messages=say, temperature=101))
         assert e.param == "temperature", e
         raises(openai.BadRequestError, lambda: good.chat.completions.create(model=model, messages=[]))
         raises(openai.BadRequestError, lambda: good.completions.create(model=model, prompt="x" * 40000, max_tokens=5))

@@ -218,7 +218,7 @@ WRONG = object()  # the field is left out
 
 COMMON = [
     ("model", [5, ["a"], {"a": 1}, True, "no-such-model", "x" * 100000, "../../etc/passwd", "a\u0001b"]),
-    ("max_tokens", ["1", 1.5, -1, -(2**31), 2**63, 10**30, 1e300, True, [1], {"a": 1}]),
+    ("max_tokens", ["1", 1.5, -2, -(2**31), 2**63, 10**30, 1e300, True, [1], {"a": 1}]),
     ("temperature", ["hot", -0.1, 1e30, True, [1], {}]),
     ("top_p", ["x", -0.5, 1.5, 1e300, True, []]),
     ("top_k", ["x", -5, 1.5, 10**20, True, []]),
@@ -258,7 +258,7 @@ CHAT_ONLY = [
                   [{"role": "user", "content": {"a": 1}}], [{"role": "user", "content": [5]}],
                   [{"role": "user", "content": [{"type": "text"}]}], [{"role": "user", "content": [{"type": "text", "text": 5}]}],
                   [{"role": "user", "content": [{"type": "no-such-type"}]}]]),
-    ("max_completion_tokens", ["1", 1.5, -1, 10**30]),
+    ("max_completion_tokens", ["1", 1.5, -2, 10**30]),
     ("logprobs", ["x", 1, []]),
     ("top_logprobs", ["x", -1, 1.5, 1000, 10**30]),
 ]

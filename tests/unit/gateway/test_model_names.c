@@ -165,6 +165,12 @@ TEST(models_that_are_removed_are_unknown_at_once) {
     status.model_count = 1;
     model_table_status(t, &status, 7000);
     EXPECT_EQ(find(t, "new"), MODEL_NOT_READY);
+
+    model_table_removed(t, bytes_str("brief"), 8000); /* before the first Status that names it */
+    status.model_count = 2;
+    models[1] = (struct wire_model_status){.model = bytes_str("brief"), .bundle = {1, 1}};
+    model_table_status(t, &status, 8000);
+    EXPECT_EQ(find(t, "brief"), MODEL_UNKNOWN);
     model_table_free(&t);
 }
 
