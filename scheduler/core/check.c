@@ -248,7 +248,11 @@ static uint32_t count_tenant_new(const struct sched *s, const struct tenant *ten
         count += count_new(request);
         probes += request_is_probe(request) ? count_new(request) : 0;
     }
-    CHECK(count == tenant->new_count); /* (9) */
+    uint32_t in_slots = 0;
+    for (size_t i = 0; i < s->replicas.count; i++)
+        for (uint32_t k = 0; k < s->replicas.items[i]->running_count; k++)
+            in_slots += s->replicas.items[i]->running[k]->request->tenant == tenant;
+    CHECK(count == tenant->new_count && in_slots == tenant->slot_count); /* (9) */
     return count - probes;
 }
 

@@ -169,6 +169,13 @@ static bool has_credit(const struct sched *s, const struct replica *r) {
     return r->resume_count < s->config.resume_credits;
 }
 
+/* A free one, that is not kept for somebody else. */
+static bool has_slot(const struct sched *s, const struct replica *r, const struct sequence *q) {
+    bool kept = s->now < r->slot_kept_until && q->request->tenant->slot_count &&
+                !request_is_probe(q->request);
+    return r->free_slot_count > (kept ? 1 : 0);
+}
+
 /* The replica where it costs least: positions to compute there, plus what is queued there
  * already. */
 static struct replica *choose(struct sched *s, struct sequence *q, bool *fits) {
@@ -180,7 +187,7 @@ static struct replica *choose(struct sched *s, struct sequence *q, bool *fits) {
         if (!replica_fits(r, q))
             continue;
         *fits = true;
-        if (!is_usable(r) || !r->free_slot_count || (seq_is_resumed(q) && !has_credit(s, r)))
+        if (!is_usable(r) || !has_slot(s, r, q) || (seq_is_resumed(q) && !has_credit(s, r)))
             continue;
         if (!grammar_is_ready(s, r, q->request))
             continue;
@@ -275,25 +282,26 @@ static bool preempt_for_probe(struct sched *s, const struct sequence *q) {
 
 /* ---- A tenant that has no slot ---- */
 
-static void count_slots(const struct model *model) {
-    for (size_t i = 0; i < model->waiting.tenants.count; i++)
-        model->waiting.tenants.items[i]->slot_count = 0;
-    for (size_t i = 0; i < model->replicas.count; i++) {
-        const struct replica *r = model->replicas.items[i];
-        for (uint32_t k = 0; k < r->running_count; k++)
-            r->running[k]->request->tenant->slot_count++;
-    }
+/* A slot that the last sequence of a tenant has left is kept for one without a slot, for a moment. */
+static bool slot_is_kept(const struct sched *s, const struct model *model) {
+    for (size_t i = 0; i < model->replicas.count; i++)
+        if (is_usable(model->replicas.items[i]) && model->replicas.items[i]->free_slot_count &&
+            s->now < model->replicas.items[i]->slot_kept_until)
+            return true;
+    return false;
 }
 
-/* The next new one, if its tenant has no slot and it has waited for long enough: it goes before those
- * that ran already, or the first of them would take its slot back. NULL: there is none. */
+/* The next new one, if its tenant has no slot and one is kept, or it has waited for long enough: it
+ * goes before those that ran already, or the first of them would take its slot back. NULL: there is
+ * none. */
 static struct sequence *shut_out(const struct sched *s, const struct model *model) {
     struct sequence *q = waiting_first(&model->waiting, false);
-    if (!q || seq_is_resumed(q) || q->request->fresh ||
-        s->now - q->request->submitted_at < s->config.slot_wait_ms)
+    if (!q || seq_is_resumed(q) || q->request->tenant->slot_count)
         return NULL;
-    count_slots(model);
-    return q->request->tenant->slot_count ? NULL : q;
+    if (slot_is_kept(s, model))
+        return q;
+    bool waited = !q->request->fresh && s->now - q->request->submitted_at >= s->config.slot_wait_ms;
+    return waited ? q : NULL;
 }
 
 /* Of these the tenant with more slots gives way, by its least important one, then its latest. */
@@ -350,16 +358,15 @@ static bool wake_next(struct sched *s, const struct model *model) {
 static void place_waiting(struct sched *s, struct model *model) {
     while (model->waiting.count) {
         bool open = model->replicas.count == 0, resumed_allowed = open;
-        for (size_t i = 0; i < model->replicas.count; i++) {
-            const struct replica *r = model->replicas.items[i];
-            if (!is_usable(r))
-                continue;
-            open = open || r->free_slot_count;
-            resumed_allowed = resumed_allowed || has_credit(s, r);
-        }
+        for (size_t i = 0; i < model->replicas.count; i++)
+            resumed_allowed = resumed_allowed || (is_usable(model->replicas.items[i]) &&
+                                                  has_credit(s, model->replicas.items[i]));
         struct sequence *first = waiting_first(&model->waiting, resumed_allowed);
         struct sequence *out = shut_out(s, model);
         struct sequence *q = out && !request_is_probe(first->request) ? out : first;
+        for (size_t i = 0; i < model->replicas.count && q; i++)
+            open = open || (is_usable(model->replicas.items[i]) &&
+                            has_slot(s, model->replicas.items[i], q));
         if (!open && q &&
             (preempt_paused(s, q) || preempt_for_probe(s, q) ||
              (q == out && preempt_for_tenant(s, q))))

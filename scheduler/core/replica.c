@@ -232,6 +232,8 @@ int64_t replicas_next(const struct sched *s) {
         const struct replica *r = s->replicas.items[i];
         if (r->state == REPLICA_FENCING)
             next = MIN(next, r->fence_until);
+        if (r->slot_kept_until > s->now && r->model->waiting.count)
+            next = MIN(next, r->slot_kept_until);
         if (waits_for_ranks(r))
             next = MIN(next, r->asked_at + ASK_AGAIN_MS);
         if (r->state == REPLICA_DOWN && !has_worker(r))

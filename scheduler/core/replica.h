@@ -78,6 +78,7 @@ struct replica {
     struct sequence **slots; /* owned [slot_count] */
     uint32_t *free_slots;    /* owned stack */
     uint32_t free_slot_count;
+    int64_t slot_kept_until;   /* the last free one is for a tenant that has none */
     struct sequence **running; /* owned [slot_count]: those in slots, in no order */
     uint32_t running_count;
     uint32_t cursor;                                  /* where decode rows begin; in running */

@@ -12,7 +12,8 @@
  *
  * A new one that is next of the new ones, has waited for slot_wait_ms and whose tenant has no slot
  * goes before resumed ones, too, and takes a slot of a tenant that has several (place.c). So nobody
- * waits until the long answers of another end.
+ * waits until the long answers of another end. Nor does it wait for a slot that is kept: one that the
+ * last sequence of a tenant left, for share_linger_ms.
  *
  * The queue's places are bounded (submit.c). When they are all taken, a tenant still finds its share
  * of them: the places by the number of tenants with something new in the queue, itself included. So
@@ -38,7 +39,7 @@ struct tenant {
     uint64_t served; /* quota_cost of what was computed; raised when it comes back from idleness */
     uint32_t request_count;
     uint32_t new_count; /* sequences of it that wait, in the queue, held or parked, and never ran */
-    uint32_t slot_count; /* slots of its sequences, as place.c last counted them */
+    uint32_t slot_count; /* slots of its sequences */
     uint32_t idx;        /* in waiting.tenants */
     uint32_t weight;     /* as step_share.c last saw it, like those: */
     double step_want_ms; /* all that it could have in the coming step, by its cost */

@@ -203,12 +203,27 @@ static bool is_more_important(const struct policy *p, const struct sequence *pla
     return false;
 }
 
-/* It has waited for its time, and its tenant has had no slot in this turn, or has lost it at once (a
- * deadline): it goes before those that ran. */
+/* Somebody's last sequence has left its slot a moment ago; in this turn the slot may be taken again. */
+static bool slot_is_kept(const struct sched *s, const struct model *model) {
+    for (size_t i = 0; i < model->replicas.count; i++)
+        if (s->now <= model->replicas.items[i]->slot_kept_until)
+            return true;
+    return false;
+}
+
+static void write_kept_down(struct policy *p, const struct sched *s) {
+    p->slot_kept = false;
+    for (const struct list_node *at = s->models.next; at != &s->models; at = at->next)
+        p->slot_kept = p->slot_kept || slot_is_kept(s, LIST_ITEM(at, const struct model, link));
+}
+
+/* It has waited for its time, or a slot was kept, and its tenant has had no slot in this turn, or has
+ * lost it at once (a deadline): it goes before those that ran. */
 static bool was_shut_out(const struct process *process, const struct sequence *placed) {
     const struct seen_sequences *turn = &process->policy.turn;
     const struct request *request = placed->request;
-    if (process->core->now - request->submitted_at < process->core->config.slot_wait_ms)
+    if (process->core->now - request->submitted_at < process->core->config.slot_wait_ms &&
+        !process->policy.slot_kept && !slot_is_kept(process->core, request->model))
         return false;
     for (size_t i = 0; i < turn->count; i++)
         if (turn->items[i].state != SEQ_QUEUED && seq_in_slot(turn->items[i].q) &&
@@ -640,6 +655,7 @@ void policy_turn_begins(struct process *process) {
     write_down(&process->policy.turn, process->core);
     write_down(&process->policy.plan, process->core);
     write_shut_out_down(&process->policy, process->core);
+    write_kept_down(&process->policy, process->core);
 }
 
 void policy_turn_ends(struct process *process) {

@@ -175,6 +175,7 @@ struct seen_request {
 struct policy {
     struct seen_sequences turn, plan, now; /* before the turn; before a plan of it */
     uint64_t shut_out; /* number of a sequence that is owed a slot in this turn; 0: none */
+    bool slot_kept;    /* when the turn began */
     struct {
         struct seen_tenant *items;
         size_t count, cap;

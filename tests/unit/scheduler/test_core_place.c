@@ -192,11 +192,61 @@ TEST(place_a_tenant_without_a_slot_gets_one) {
         EXPECT_EQ(sched_counts(stage->s).preemptions, round + 1);
         EXPECT(stage->requests[0].choices[0].tokens.count >
                stage->requests[2].choices[0].tokens.count);
-        EXPECT_EQ(running(stage), 3);
+        EXPECT_EQ(running(stage), 2); /* it is kept for who may come back, */
+        stage->now += stage->config.share_linger_ms;
+        turns(stage, 1);
+        EXPECT_EQ(running(stage), 3); /* for a moment */
     }
     stage_finish(stage);
     for (uint32_t i = 0; i < 3; i++)
         EXPECT(stage_is_right(stage, i, 0, 300));
+    stage_free(stage);
+}
+
+/* Who asks for one thing after the other finds its slot each time, before those that ran; nothing else
+ * has to give way. */
+TEST(place_a_slot_is_kept_for_who_comes_back) {
+    struct stage *stage = with_slots(3);
+    for (uint32_t i = 0; i < 4; i++)
+        ask_of(stage, i, 1, 300);
+    turns(stage, 4);
+    ask_of(stage, 10, 2, 4);
+    turns(stage, 1);
+    stage->now += stage->config.slot_wait_ms;
+    turns(stage, 12);
+    for (uint32_t round = 0; round < 5; round++) {
+        EXPECT(stage->requests[10 + round].choices[0].finish != 0);
+        EXPECT_EQ(running(stage), 2);
+        stage->now += stage->config.share_linger_ms - 1;
+        ask_of(stage, 11 + round, 2, 4);
+        turns(stage, 12);
+    }
+    EXPECT_EQ(sched_counts(stage->s).preemptions, 1);
+    stage->now += stage->config.share_linger_ms - 1;
+    stage_run(stage);
+    EXPECT(stage->wants <= stage->now + 1); /* nobody has to come for it to be given away */
+    stage->now++;
+    stage_run(stage);
+    EXPECT_EQ(running(stage), 3);
+    stage_finish(stage);
+    for (uint32_t i = 0; i < 4; i++)
+        EXPECT(stage_is_right(stage, i, 0, 300));
+    stage_free(stage);
+}
+
+/* A tenant whose answers all end at once has all their slots again at once. */
+TEST(place_a_tenant_keeps_no_slot_from_itself) {
+    struct stage *stage = with_slots(3);
+    ask_of(stage, 0, 2, 200);
+    for (uint32_t i = 1; i < 7; i++) {
+        struct wire_submit submit = stage_submit(stage, i, 20, 6, i);
+        submit.tenant = (struct u128){1, 0};
+        stage_send(stage, &submit);
+    }
+    turns(stage, 40);
+    for (uint32_t i = 1; i < 7; i++)
+        EXPECT(stage->requests[i].choices[0].finish != 0);
+    stage_finish(stage);
     stage_free(stage);
 }
 
