@@ -330,7 +330,9 @@ static struct bytes without_latest(struct bytes name) {
 /* By the name asked for, or by what it is without the tag of Ollama's clients. */
 static struct entry *find_asked(struct model_table *t, struct bytes name) {
     struct entry *e = find_named(t, name);
-    return e ? e : find_named(t, without_latest(name));
+    e = e ? e : find_named(t, without_latest(name));
+    bool gone = e && !e->replicas_ready && find_removed(t, bytes_str(e->name)) >= 0;
+    return gone ? NULL : e; /* it stays in the table until a Status does not name it */
 }
 
 /* The one that requests without a name are for. */

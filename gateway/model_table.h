@@ -113,7 +113,8 @@ void model_table_failed(struct model_table *table, struct bytes own, struct byte
                         int64_t now_ms);
 /* It is being loaded after all: what was told before counts no more. */
 void model_table_loads(struct model_table *table, struct bytes own);
-/* It had been added while serving and has left: unknown as soon as Status names it no more. */
+/* It had been added while serving and has left: unknown at once where no worker of it is ready, else as soon as
+ * Status names it no more. */
 void model_table_removed(struct model_table *table, struct bytes own, int64_t now_ms);
 /* Whether the latest word of this model (as model_table_find's), not older than MODEL_FAILURE_MS, is that it
  * cannot be loaded. Fills in why, for a client: UTF-8, without folders. */

@@ -160,7 +160,10 @@ TEST(models_that_are_removed_are_unknown_at_once) {
     status.model_count = 2; /* added again: known, and missed for a while */
     models[1].replicas_loading = 1;
     model_table_status(t, &status, 5000);
-    model_table_removed(t, bytes_str("new"), 6000);
+    model_table_failed(t, bytes_str("new"), bytes_str("it is cut"), 5000);
+    EXPECT_EQ(find(t, "new"), MODEL_NOT_READY);
+    model_table_removed(t, bytes_str("new"), 6000); /* before the next Status */
+    EXPECT_EQ(find(t, "new"), MODEL_UNKNOWN);
     model_table_status(t, &status, 6000);
     status.model_count = 1;
     model_table_status(t, &status, 7000);
