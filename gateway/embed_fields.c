@@ -110,9 +110,10 @@ int field_truncation_side(struct field_reader *r, enum json_event first) {
 }
 
 static int read_normalize(struct field_reader *r, enum json_event first) {
-    if (first != JSON_TRUE && first != JSON_FALSE)
-        return field_wrong_type(r, "a boolean", first);
-    r->g->embed.normalize = first == JSON_TRUE ? EMBED_NORMALIZE : EMBED_AS_IT_IS;
+    bool asked;
+    if (field_bool(r, first, &asked))
+        return -1;
+    r->g->embed.normalize = asked ? EMBED_NORMALIZE : EMBED_AS_IT_IS;
     return 0;
 }
 

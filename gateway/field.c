@@ -29,6 +29,13 @@ int field_too_large(struct field_reader *r) {
     return api_error_set(r->err, API_TOO_LARGE, r->name, "'%s' is too large", r->name);
 }
 
+int field_bool(struct field_reader *r, enum json_event event, bool *out) {
+    if (event != JSON_TRUE && event != JSON_FALSE)
+        return field_wrong_type(r, "a boolean", event);
+    *out = event == JSON_TRUE;
+    return 0;
+}
+
 int field_int(struct field_reader *r, enum json_event event, int64_t min, int64_t max,
               int64_t *out) {
     if (event != JSON_NUMBER)
@@ -231,11 +238,7 @@ static int read_refused(struct field_reader *r, const struct field *f, enum json
 static int read_value(struct field_reader *r, const struct field *f, enum json_event first) {
     void *at = (char *)r->g + f->offset;
     switch (f->kind) {
-    case FIELD_BOOL:
-        if (first != JSON_TRUE && first != JSON_FALSE)
-            return field_wrong_type(r, "a boolean", first);
-        *(bool *)at = first == JSON_TRUE;
-        return 0;
+    case FIELD_BOOL: return field_bool(r, first, at);
     case FIELD_INT: return field_int(r, first, (int64_t)f->min, (int64_t)f->max, at);
     case FIELD_NUMBER: return field_number(r, first, f, at);
     case FIELD_STRING: return field_string(r, first, (size_t)f->max, at);

@@ -127,6 +127,8 @@ int field_disagrees(struct field_reader *r);
 /* Reads the event's number, in the range of f. */
 MUST_CHECK int field_number(struct field_reader *r, enum json_event event, const struct field *f,
                             double *out);
+/* Reads the event's true or false. */
+MUST_CHECK int field_bool(struct field_reader *r, enum json_event event, bool *out);
 /* Reads the event's integer, in [min, max]; both 0: any. */
 MUST_CHECK int field_int(struct field_reader *r, enum json_event event, int64_t min, int64_t max,
                          int64_t *out);

@@ -55,9 +55,10 @@ int field_structural_tag(struct field_reader *r, enum json_event first) {
 }
 
 static int read_object_flag(struct field_reader *r, enum json_event first) {
-    if (first != JSON_TRUE && first != JSON_FALSE)
-        return field_wrong_type(r, "a boolean", first);
-    return first == JSON_TRUE ? set(r, CONSTRAINT_SCHEMA, bytes_str(ANY_OBJECT)) : 0;
+    bool asked;
+    if (field_bool(r, first, &asked))
+        return -1;
+    return asked ? set(r, CONSTRAINT_SCHEMA, bytes_str(ANY_OBJECT)) : 0;
 }
 
 static int read_choice(struct field_reader *r, enum json_event first) {

@@ -17,10 +17,7 @@ static struct llama_request *request_of(struct field_reader *r) {
 }
 
 static int read_return_tokens(struct field_reader *r, enum json_event first) {
-    if (first != JSON_TRUE && first != JSON_FALSE)
-        return field_wrong_type(r, "a boolean", first);
-    request_of(r)->return_tokens = first == JSON_TRUE;
-    return 0;
+    return field_bool(r, first, &request_of(r)->return_tokens);
 }
 
 static int read_probs(struct field_reader *r, enum json_event first) {

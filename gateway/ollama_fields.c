@@ -30,10 +30,7 @@ static int read_system(struct field_reader *r, enum json_event first) {
 }
 
 static int read_raw(struct field_reader *r, enum json_event first) {
-    if (first != JSON_TRUE && first != JSON_FALSE)
-        return field_wrong_type(r, "a boolean", first);
-    request_of(r)->raw = first == JSON_TRUE;
-    return 0;
+    return field_bool(r, first, &request_of(r)->raw);
 }
 
 /* None are taken here: such a request asks nothing. */
@@ -76,7 +73,7 @@ static const struct field option_rows[] = {
     NUMBER_FIELD("frequency_penalty", frequency_penalty, -2, 2, 0),
     CUSTOM_FIELD("seed", field_seed),
     CUSTOM_FIELD("stop", field_stops),
-        NEUTRAL_FIELD("penalize_newline", "true"),
+    NEUTRAL_FIELD("penalize_newline", "true"),
     REFUSED_FIELD("embedding_only"),
     REFUSED_FIELD("vocab_only"),
     /* how a server that loads models for each request does it */

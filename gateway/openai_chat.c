@@ -60,9 +60,8 @@ static int set_thinking(struct field_reader *r, bool on) {
 
 /* LMDeploy's, mistral.rs's and Qwen's. */
 static int read_enable_thinking(struct field_reader *r, enum json_event first) {
-    if (first != JSON_TRUE && first != JSON_FALSE)
-        return field_wrong_type(r, "a boolean", first);
-    return set_thinking(r, first == JSON_TRUE);
+    bool on;
+    return field_bool(r, first, &on) ? -1 : set_thinking(r, on);
 }
 
 /* {"type": "enabled"} or "disabled", as DeepSeek, GLM and Kimi name it. */
@@ -90,9 +89,10 @@ static int read_thinking(struct field_reader *r, enum json_event first) {
 
 /* OpenRouter's word for leaving out what was thought. */
 static int read_exclude(struct field_reader *r, enum json_event first) {
-    if (first != JSON_TRUE && first != JSON_FALSE)
-        return field_wrong_type(r, "a boolean", first);
-    r->g->include_reasoning &= first == JSON_FALSE;
+    bool exclude;
+    if (field_bool(r, first, &exclude))
+        return -1;
+    r->g->include_reasoning &= !exclude;
     return 0;
 }
 

@@ -70,9 +70,10 @@ static int read_documents(struct field_reader *r, enum json_event first) {
 
 /* False: what the model gives, as it is (vLLM's). */
 static int read_activation(struct field_reader *r, enum json_event first) {
-    if (first != JSON_TRUE && first != JSON_FALSE)
-        return field_wrong_type(r, "a boolean", first);
-    r->g->embed.normalize = first == JSON_TRUE ? EMBED_AS_THE_MODEL : EMBED_AS_IT_IS;
+    bool asked;
+    if (field_bool(r, first, &asked))
+        return -1;
+    r->g->embed.normalize = asked ? EMBED_AS_THE_MODEL : EMBED_AS_IT_IS;
     return 0;
 }
 

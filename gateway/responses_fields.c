@@ -151,23 +151,16 @@ static int read_tool_choice(struct field_reader *r, enum json_event first) {
     return 0;
 }
 
-static int read_flag(struct field_reader *r, enum json_event first, bool *out) {
-    if (first != JSON_TRUE && first != JSON_FALSE)
-        return field_wrong_type(r, "a boolean", first);
-    *out = first == JSON_TRUE;
-    return 0;
-}
-
 static int read_store(struct field_reader *r, enum json_event first) {
     bool store = true;
-    if (read_flag(r, first, &store))
+    if (field_bool(r, first, &store))
         return -1;
     request_of(r)->no_store = !store;
     return 0;
 }
 
 static int read_background(struct field_reader *r, enum json_event first) {
-    return read_flag(r, first, &r->g->kept.background);
+    return field_bool(r, first, &r->g->kept.background);
 }
 
 static int read_previous(struct field_reader *r, enum json_event first) {

@@ -53,10 +53,7 @@ static int read_ids(struct field_reader *r, enum json_event first) {
 }
 
 static int read_text_in_logprobs(struct field_reader *r, enum json_event first) {
-    if (first != JSON_TRUE && first != JSON_FALSE)
-        return field_wrong_type(r, "a boolean", first);
-    request_of(r)->text_in_logprobs = first == JSON_TRUE;
-    return 0;
+    return field_bool(r, first, &request_of(r)->text_in_logprobs);
 }
 
 /* clang-format off */
