@@ -1,9 +1,8 @@
 #include "cli/bench/plot.h"
 
 #include "base/vec.h"
+#include "cli/bench/stats.h"
 #include "formats/json_document.h"
-
-#include <stdlib.h>
 
 enum {
     PANEL_WIDTH = 420,
@@ -36,11 +35,6 @@ static void gather(const cJSON *seconds, values *out) {
     }
 }
 
-static int compare(const void *a, const void *b) {
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static int read_report(const struct bench_plot_report *report, values of[PANEL_COUNT],
                        struct error *err) {
     cJSON *document;
@@ -49,8 +43,7 @@ static int read_report(const struct bench_plot_report *report, values of[PANEL_C
         return rc;
     for (size_t p = 0; p < PANEL_COUNT; p++) {
         gather(cJSON_GetObjectItemCaseSensitive(document, PANELS[p].key), &of[p]);
-        if (of[p].count)
-            qsort(of[p].items, of[p].count, sizeof of[p].items[0], compare);
+        bench_sort(of[p].items, of[p].count);
     }
     cJSON_Delete(document);
     return of[0].count

@@ -12,6 +12,11 @@ static int compare_doubles(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+void bench_sort(double *values, size_t count) {
+    if (count)
+        qsort(values, count, sizeof *values, compare_doubles);
+}
+
 double bench_percentile(const double *sorted, size_t count, double percent) {
     if (!count)
         return NAN;
@@ -74,7 +79,7 @@ static void fill_figures(doubles *values, const struct bench_percentiles *percen
     *out = (struct bench_figures){.count = n};
     if (!n)
         return;
-    qsort(values->items, n, sizeof values->items[0], compare_doubles);
+    bench_sort(values->items, n);
     for (size_t i = 0; i < n; i++)
         sum += values->items[i];
     out->mean = sum / (double)n;
@@ -114,10 +119,8 @@ static size_t peak_concurrent(const struct bench_outcome *outcomes, size_t count
         vec_push(&begins, outcomes[i].sent);
         vec_push(&ends, outcomes[i].last);
     }
-    if (begins.count) {
-        qsort(begins.items, begins.count, sizeof begins.items[0], compare_doubles);
-        qsort(ends.items, ends.count, sizeof ends.items[0], compare_doubles);
-    }
+    bench_sort(begins.items, begins.count);
+    bench_sort(ends.items, ends.count);
     for (size_t i = 0; i < begins.count; i++) {
         while (ends.items[ended] < begins.items[i])
             ended++;

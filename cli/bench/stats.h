@@ -47,6 +47,8 @@ struct bench_report {
     struct bench_figures measures[BENCH_MEASURE_COUNT];
 };
 
+/* Puts them in ascending order. */
+void bench_sort(double *values, size_t count);
 /* The percentile 0 to 100 of values, which are sorted; NAN without any. */
 double bench_percentile(const double *sorted, size_t count, double percent);
 /* "ttft:200,tpot:50": limits in milliseconds. NULL or "": none. */
