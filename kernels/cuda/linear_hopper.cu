@@ -90,7 +90,7 @@ static __device__ __forceinline__ void bring(const struct product &p, const hopp
 
     /* 2. x of stage c; copies of LAG stages ago have come */
     if constexpr (NORMED) {
-        bring_normed<A, 1>(
+        bring_normed<A>(
             p, first, chunks, t0,
             [&](uint32_t c) {
                 if (c >= STAGES) {

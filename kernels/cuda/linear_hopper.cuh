@@ -98,21 +98,20 @@ static __device__ __forceinline__ float norm_scale_of_lane(const struct product 
 }
 
 /* The warpgroup that copies, where x is the residual of up to NORMED_ROWS rows: `tiles` of 64 k from
- * tile `first` on, TILES of them in a stage, normed, rounded and put where copies would lie. Values and
- * weights of AHEAD tiles are on their way. begin(c) gives where x of stage c is to be, tile after tile, once it
- * may be written; end(c) hands the stage over. The kernel ahead has ended. */
-template <int A, int TILES, class Begin, class End>
+ * tile `first` on, one in a stage, normed, rounded and put where copies would lie. Values and weights of
+ * AHEAD tiles are on their way. begin(c) gives where x of stage c is to be, once it may be written; end(c)
+ * hands the stage over. The kernel ahead has ended. */
+template <int A, class Begin, class End>
 static __device__ __forceinline__ void bring_normed(const struct product &p, uint32_t first,
                                                     uint32_t tiles, uint32_t t0, Begin begin,
                                                     End end) {
-    enum : uint32_t { AHEAD = 4, X_TILE = NORMED_ROWS * TILE };
+    enum : uint32_t { AHEAD = 4 };
     const uint32_t row = threadIdx.x / 8, chunk = threadIdx.x % 8,
                    place = swizzled_chunk(row, chunk);
     const bool copies = row < NORMED_ROWS, there = copies && t0 + row < p.rows;
     const float *x = (const float *)p.x + (size_t)(t0 + row) * p.cols + first * TILE + chunk * 8,
                 *weight = p.norm.weight + first * TILE + chunk * 8;
     float ahead[AHEAD][8] = {}, weights[AHEAD][8] = {};
-    uint16_t *to = NULL;
     auto bring = [&](uint32_t tile, uint32_t u) {
         if (tile >= tiles || !there)
             return;
@@ -126,21 +125,19 @@ static __device__ __forceinline__ void bring_normed(const struct product &p, uin
     for (uint32_t next = 0; next < tiles; next += AHEAD)
 #pragma unroll
         for (uint32_t u = 0; u < AHEAD; u++) {
-            const uint32_t tile = next + u, of = tile % TILES;
+            const uint32_t tile = next + u;
             if (tile >= tiles)
                 break;
             float v[8] = {};
-            if (of == 0)
-                to = begin(tile / TILES) + place;
+            uint16_t *to = begin(tile);
             if (there)
 #pragma unroll
                 for (int j = 0; j < 8; j++)
                     v[j] = normed_value(ahead[u][j], scale, weights[u][j] + p.norm.weight_offset);
             if (copies)
-                values<A>::set8(to + of * X_TILE, v);
+                values<A>::set8(to + place, v);
             bring(tile + AHEAD, u);
-            if (of + 1 == TILES || tile + 1 == tiles)
-                end(tile / TILES);
+            end(tile);
         }
 }
 

@@ -71,14 +71,11 @@ static void gated_step(struct forward *f, struct stream *s, uint32_t layer) {
     struct gated_buffers b = {0};
     lay_out(f, spec, f->scratch, &b);
     if (w->up.gated) {
-        f->dev->ops->linear(s, &(struct op_linear){.out = b.gated,
-                                                   .x = f->in,
-                                                   .w = &w->up,
-                                                   .rows = f->batch.row_count,
-                                                   .class_rows = f->batch.output_count,
-                                                   .out_stride = spec->ffn.width,
-                                                   .gated = (int)spec->ffn.activation,
-                                                   .norm = f->norm});
+        struct op_linear product = forward_product_of(f, b.gated, f->in, &w->up);
+        product.out_stride = spec->ffn.width;
+        product.gated = (int)spec->ffn.activation;
+        product.norm = f->norm;
+        f->dev->ops->linear(s, &product);
     } else {
         forward_product_in(f, s, b.gate_up, &w->up);
         column_scale_apply(f, s, &w->gate_scale, b.gate_up, 2 * spec->ffn.width);

@@ -290,13 +290,9 @@ const uint32_t *ffn_moe_chosen(const struct forward *f, uint32_t layer) {
 }
 
 static void product_f32(struct forward *f, struct stream *s, float *out, const struct matrix *w) {
-    f->dev->ops->linear(s, &(struct op_linear){.out = out,
-                                               .x = f->in,
-                                               .w = w,
-                                               .rows = f->batch.row_count,
-                                               .class_rows = f->batch.output_count,
-                                               .out_stride = w->rows,
-                                               .out_f32 = true});
+    struct op_linear product = forward_product_of(f, out, f->in, w);
+    product.out_f32 = true;
+    f->dev->ops->linear(s, &product);
 }
 
 static void activate_gate_up(struct forward *f, struct stream *s, const struct layer_spec *layer,

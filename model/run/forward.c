@@ -241,35 +241,33 @@ static const void *normed(struct forward *f, struct stream *s, void *out,
     return out;
 }
 
+struct op_linear forward_product_of(const struct forward *f, void *out, const void *x,
+                                    const struct matrix *w) {
+    return (struct op_linear){.out = out,
+                              .x = x,
+                              .w = w,
+                              .rows = f->batch.row_count,
+                              .class_rows = f->batch.output_count,
+                              .out_stride = w->rows};
+}
+
 void forward_product(struct forward *f, struct stream *s, void *out, const void *x,
                      const struct matrix *w) {
-    f->dev->ops->linear(s, &(struct op_linear){.out = out,
-                                               .x = x,
-                                               .w = w,
-                                               .rows = f->batch.row_count,
-                                               .class_rows = f->batch.output_count,
-                                               .out_stride = w->rows});
+    const struct op_linear product = forward_product_of(f, out, x, w);
+    f->dev->ops->linear(s, &product);
 }
 
 void forward_product_in(struct forward *f, struct stream *s, void *out, const struct matrix *w) {
-    f->dev->ops->linear(s, &(struct op_linear){.out = out,
-                                               .x = f->in,
-                                               .w = w,
-                                               .rows = f->batch.row_count,
-                                               .class_rows = f->batch.output_count,
-                                               .out_stride = w->rows,
-                                               .norm = f->norm});
+    struct op_linear product = forward_product_of(f, out, f->in, w);
+    product.norm = f->norm;
+    f->dev->ops->linear(s, &product);
 }
 
 void forward_product_out(struct forward *f, struct stream *s, const void *x,
                          const struct matrix *w) {
-    f->dev->ops->linear(s, &(struct op_linear){.out = f->out,
-                                               .x = x,
-                                               .w = w,
-                                               .rows = f->batch.row_count,
-                                               .class_rows = f->batch.output_count,
-                                               .out_stride = w->rows,
-                                               .residual = f->residual});
+    struct op_linear product = forward_product_of(f, f->out, x, w);
+    product.residual = f->residual;
+    f->dev->ops->linear(s, &product);
 }
 
 struct state_view forward_state(const struct forward *f, size_t layer_offset, size_t offset) {

@@ -139,6 +139,9 @@ void forward_product(struct forward *f, struct stream *s, void *out, const void 
 void forward_product_in(struct forward *f, struct stream *s, void *out, const struct matrix *w);
 void forward_product_out(struct forward *f, struct stream *s, const void *x,
                          const struct matrix *w);
+/* What forward_product runs, for those that want more of it. */
+struct op_linear forward_product_of(const struct forward *f, void *out, const void *x,
+                                    const struct matrix *w);
 /* x = the sum of the stage's ranks' x, [rows of the step, width]; act, or f32. */
 void forward_sum(struct forward *f, struct stream *s, void *x, uint32_t width);
 /* The same of f32. */
