@@ -165,7 +165,8 @@ sources() {
 # --- suites ---
 # A suite is any executable tests/suites/NN-name.sh. "# timeout: SECONDS" in its head sets its limit (600). One with "-long" in its name
 # runs with --long; one with "# long: yes" in its head runs in both, the second time with LONG=1. "# seconds: N" says what a long run takes
-# on two idle cores, for --within. "# beside: yes": it starts no server, or mostly waits: three such run at a time.
+# on two idle cores, for --within. "# beside: yes": what it takes is computing: two such run at a time beside the others, which mostly wait.
+# "# alone: yes": it measures how long something takes, and runs when all others have ended.
 declared() { # declared FILE timeout|seconds OTHERWISE
     local number
     number=$(head -6 "$1" | sed -n "s/^# $2: *\([0-9][0-9]*\).*/\1/p")
@@ -201,6 +202,7 @@ at_a_time() { # at_a_time N COMMAND ARGUMENT...: the command with each argument,
     wait
 }
 beside() { head -6 "$1" | grep -q '^# beside: yes'; }
+alone() { head -6 "$1" | grep -q '^# alone: yes'; }
 suite_order() { # the suites' files; with --within in an order drawn by the commit
     if [ -n "$WITHIN" ]; then lot tests/suites/*.sh; else printf '%s\n' tests/suites/*.sh; fi
 }

@@ -1,4 +1,5 @@
 #!/usr/bin/env bash
+# beside: yes
 # What ./dev builds for the GPUs it finds, what it installs on which distribution (nvidia-smi, nvcc and the installers are
 # stand-ins), and that every benchmark runs as ./dev runs it.
 . "$(dirname "$0")/../lib.sh"
