@@ -96,8 +96,8 @@ pair() { # a waits for b to begin, b for c, which may begin only when a has ende
 }
 at_a_time 2 pair a b c
 if [ -e "$here/pair.a.ok" ] && [ -e "$here/pair.b.ok" ] && [ -e "$here/pair.c.ok" ]; then ok dev.at_a_time; else not_ok dev.at_a_time "$(cd "$here" && echo pair.*)"; fi
-alone() { mkdir "$here/alone" && sleep 0.3 && rmdir "$here/alone" && : >"$here/alone.$1"; }
-hold() { locked test alone "$1"; }
+sole() { mkdir "$here/alone" && sleep 0.3 && rmdir "$here/alone" && : >"$here/alone.$1"; }
+hold() { locked test sole "$1"; }
 at_a_time 4 hold a b c d 2>/dev/null
 if [ "$(cd "$here" && echo alone.*)" = 'alone.a alone.b alone.c alone.d' ]; then ok dev.locked; else not_ok dev.locked "$(cd "$here" && echo alone*)"; fi
 if [ "$(longest_first a test_kernels_attention b | tr '\n' ' ')" = 'test_kernels_attention a b ' ]; then ok dev.longest_first; else not_ok dev.longest_first 'another order'; fi
