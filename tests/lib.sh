@@ -147,6 +147,11 @@ configure() { # configure PRESET [FOLDER]
         { cat "$folder.configure.log" >&2; return 1; }
 }
 build() { locked build build_alone "$@"; } # build PRESET [TARGET...]
+must_build() { # must_build NAME PRESET [TARGET...]: else a verdict, and the end of the suite
+    local name=$1
+    shift
+    build "$@" >&2 || { not_ok "$name" "does not compile: $*"; exit 1; }
+}
 build_alone() {
     local preset=$1
     shift

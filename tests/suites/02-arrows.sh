@@ -15,7 +15,7 @@ first() { find "$1" -name "*.$2" ! -name main.c | sort | head -1; }
 for from in $folders; do
     source=$(first "$from" c)
     [ -n "$source" ] || continue
-    command=$(ninja -C "$BUILD_DEV" -t commands "CMakeFiles/trireme_$from.dir/$source.o" 2>/dev/null | tail -1)
+    command=$(ninja -C "$BUILD_RELEASE" -t commands "CMakeFiles/trireme_$from.dir/$source.o" 2>/dev/null | tail -1)
     [ -n "$command" ] || { not_ok "arrows.$from" "the build has no command for $source"; continue; }
     command=${command#*ccache }
     command=${command%% -MD*}
@@ -25,7 +25,7 @@ for from in $folders; do
         [ -n "$header" ] || continue
         # A file of that name is enough: whether the header itself compiles is not asked here.
         printf '#if !__has_include("%s")\n#error "out of sight"\n#endif\n' "$header" >"$probe/probe.c"
-        if (cd "$BUILD_DEV" && eval "$command -fsyntax-only '$probe/probe.c'") >"$probe/out" 2>&1; then seen=1; else seen=0; fi
+        if (cd "$BUILD_RELEASE" && eval "$command -fsyntax-only '$probe/probe.c'") >"$probe/out" 2>&1; then seen=1; else seen=0; fi
         if allowed "$from" "$to"; then wanted=1; else wanted=0; fi
         if [ $seen = 0 ] && ! grep -q 'out of sight' "$probe/out"; then why="$why$(head -1 "$probe/out"); "
         elif [ $seen = 1 ] && [ $wanted = 0 ]; then why="${why}an include of $header compiles; "
@@ -35,5 +35,5 @@ for from in $folders; do
     if [ -z "$why" ]; then ok "arrows.$from ($tried headers tried)"; else not_ok "arrows.$from" "$why"; fi
 done
 printf '#include "cli/no_such_header.h"\nint main(void) { return 0; }\n' >"$probe/probe.c"
-if (cd "$BUILD_DEV" && eval "$command -fsyntax-only '$probe/probe.c'") 2>/dev/null; then not_ok arrows.forbidden_include "it compiles"
+if (cd "$BUILD_RELEASE" && eval "$command -fsyntax-only '$probe/probe.c'") 2>/dev/null; then not_ok arrows.forbidden_include "it compiles"
 else ok arrows.forbidden_include; fi

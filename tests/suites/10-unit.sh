@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # beside: yes
-# timeout: 1200
+# timeout: 1800
 # long: yes
 # seconds: 300
 # Unit tests under ASan and UBSan. Of the programs that take longest, one third drawn by the commit; with --long the other two, in their short form.
 . "$(dirname "$0")/../lib.sh"
+must_build unit.build dev
 now=$(sanitized_units)
 later=$(long_units | grep -vxF "$now")
 # shellcheck disable=SC2046,SC2086

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # beside: yes
-# timeout: 600
+# timeout: 1800
 # Every fuzz target over its corpus, and over small changes of it, under ASan and UBSan.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT" || exit 1
+must_build corpus.build dev
 for file in tests/fuzz/fuzz_*.c; do
     [ -f "$file" ] || { not_ok corpus "there are no fuzz targets"; break; }
     name=$(basename "$file" .c)

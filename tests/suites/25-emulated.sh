@@ -7,10 +7,7 @@
 # sweep, a third of the programs at each commit, in an order drawn by it, as many as begin in time.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT" || exit 1
-if ! build release trireme >&2; then
-    not_ok emulated.build "does not build"
-    exit 1
-fi
+must_build emulated.build release trireme
 if nm -C "$BUILD_RELEASE/bin/trireme" | grep -qE ' emu(::|_)'; then
     not_ok emulated.not_in_the_product "bin/trireme has symbols of kernels/emu"
 else
@@ -20,10 +17,7 @@ if [ "$LONG" = 0 ]; then # served by the emulated device: alone, together, in ch
     # shellcheck disable=SC2046,SC2086
     programs=$(drawn 3 $EMULATED_LONGEST && printf '%s\n' $EMULATED_LONGEST | grep -vxFf - <(emulated_programs))
     # shellcheck disable=SC2086
-    if ! build release trireme-emu bench_gpu_emulated $programs >&2; then
-        not_ok emulated.build_served "does not build"
-        exit 1
-    fi
+    must_build emulated.build_served release trireme-emu bench_gpu_emulated $programs
     # shellcheck disable=SC2086
     run_programs "$BUILD_RELEASE" emulated. '' $programs
     export BUILD_RELEASE TRIREME_BIN=$BUILD_RELEASE/bin/trireme-emu TRIREME_GPU_BENCH=$BUILD_RELEASE/bin/bench_gpu_emulated TRIREME_GPU_SMALL=1
@@ -33,10 +27,7 @@ fi
 # shellcheck disable=SC2046
 programs=$(drawn 3 $(emulated_programs))
 # shellcheck disable=SC2086
-if ! build release $programs >&2; then
-    not_ok emulated.build_tests "do not build"
-    exit 1
-fi
+must_build emulated.build_tests release $programs
 # Every access of the kernels watched for races, on the short sweeps.
 # shellcheck disable=SC2046
 watched=$(lot $(drawn 2 test_race_rows test_race_sample test_race_linear test_race_state test_race_attention))

@@ -7,10 +7,7 @@
 # shellcheck disable=SC2046
 programs=$(lot $(emulated_programs))
 # shellcheck disable=SC2086
-if ! build dev $programs >&2; then
-    not_ok checked.build "does not build"
-    exit 1
-fi
+must_build checked.build dev $programs
 [ "${TRIREME_TEST_ALL:-0}" = 1 ] || export RUN_SECONDS=150
 # shellcheck disable=SC2086
 LONG=0 run_programs "$BUILD_DEV" checked. '' $programs

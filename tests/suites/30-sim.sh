@@ -23,5 +23,6 @@ if [ "$LONG" = 1 ]; then
     tests/planted/run.sh scheduler
 else
     sim sim.release "$BUILD_RELEASE" 1..2000
+    must_build sim.build dev sim
     sim sim.dev "$BUILD_DEV" 100001..100100
 fi
