@@ -92,10 +92,13 @@ static void text_format(struct json_writer *w, const char *type, const char *key
     json_end_object(w);
 }
 
+/* Objects have the properties alone that their schema lists, where it says nothing of others. */
 static void schema_format(struct json_writer *w, struct bytes schema) {
     begin_format(w, "json_schema");
     json_key(w, "json_schema");
     json_raw(w, schema);
+    json_key(w, "closed");
+    json_bool(w, true);
     json_end_object(w);
 }
 

@@ -671,8 +671,8 @@ static bool is_old_draft(struct schema *s) {
 }
 
 static uint32_t node_to_rule(struct builder *b, struct tree *t, uint32_t node, bool ordered,
-                             const struct arguments_form *form, struct error *err) {
-    struct schema s = {.b = b, .t = *t, .root = node, .ordered = ordered};
+                             bool closed, const struct arguments_form *form, struct error *err) {
+    struct schema s = {.b = b, .t = *t, .root = node, .ordered = ordered, .closed = closed};
     conjunction all = {0};
     uint32_t any_json = b->any_json;
     s.ref_alone = is_old_draft(&s);
@@ -701,13 +701,13 @@ static uint32_t node_to_rule(struct builder *b, struct tree *t, uint32_t node, b
 }
 
 uint32_t schema_node_to_rule(struct builder *b, struct tree *t, uint32_t node, bool ordered,
-                             struct error *err) {
-    return node_to_rule(b, t, node, ordered, NULL, err);
+                             bool closed, struct error *err) {
+    return node_to_rule(b, t, node, ordered, closed, NULL, err);
 }
 
 uint32_t schema_arguments_to_rule(struct builder *b, struct tree *t, uint32_t node,
                                   const struct arguments_form *form, struct error *err) {
-    return node_to_rule(b, t, node, true, form, err);
+    return node_to_rule(b, t, node, true, true, form, err);
 }
 
 uint32_t schema_to_rule(struct builder *b, struct bytes schema, bool ordered, struct error *err) {
@@ -717,7 +717,7 @@ uint32_t schema_to_rule(struct builder *b, struct bytes schema, bool ordered, st
                  ? error_set(err, ERR_LIMIT, "the schema is larger than %u bytes", b->limits.bytes)
                  : tree_read(&t, schema, b->limits.depth, &root, err);
     if (!rc)
-        rule = schema_node_to_rule(b, &t, root, ordered, err);
+        rule = schema_node_to_rule(b, &t, root, ordered, false, err);
     tree_release(&t);
     return rule;
 }

@@ -29,9 +29,11 @@
  * ERR_UNSUPPORTED (names the keyword), ERR_LIMIT. */
 MUST_CHECK uint32_t schema_to_rule(struct builder *b, struct bytes schema, bool ordered,
                                    struct error *err);
-/* The same of a node of a tree, to which nodes may be added; "#" is this node. */
+/* The same of a node of a tree, to which nodes may be added; "#" is this node. closed: an object whose
+ * "properties" are listed, and which says nothing of others, has none but those that the schema
+ * names. */
 MUST_CHECK uint32_t schema_node_to_rule(struct builder *b, struct tree *t, uint32_t node,
-                                        bool ordered, struct error *err);
+                                        bool ordered, bool closed, struct error *err);
 
 /* How the arguments of a call are written where they are no JSON object: an element for each, in
  * the order of "properties". All but the flags and stops are expressions of the builder. */

@@ -85,7 +85,7 @@ struct schema {
      * others of which apply by it; 0: none */
     uint32_t unevaluated;
     bool has_unevaluated; /* the document has such a keyword */
-    bool ordered;
+    bool ordered, closed;
     bool ref_alone; /* draft 7 and before: what stands beside $ref does not count */
     VEC(struct schema_memo) memos;
     VEC(struct member) memo_members;

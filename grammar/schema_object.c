@@ -87,7 +87,7 @@ static bool gather_patterns(struct object_work *w) {
 static uint32_t value_rule(struct object_work *w, const struct bytes *name, uint64_t set) {
     struct schema *s = w->s;
     conjunction all = {0};
-    bool evaluated = false;
+    bool evaluated = false, declared = false, named = name || set;
     for (size_t i = 0; i < w->c->count; i++) {
         uint32_t node = w->c->items[i].node;
         bool silent = tree_get(&s->t, node, KEY_SILENT);
@@ -103,6 +103,8 @@ static uint32_t value_rule(struct object_work *w, const struct bytes *name, uint
         uint32_t others = tree_get(&s->t, node, "additionalProperties");
         if (!found && others)
             conjunction_add(&all, others, 0);
+        declared |= !silent && tree_get(&s->t, node, "properties");
+        named |= others || tree_get(&s->t, node, "unevaluatedProperties");
         evaluated |= !silent && (found || others ||
                                  tree_kind(&s->t, tree_get(&s->t, node, "unevaluatedProperties")) ==
                                      TREE_TRUE);
@@ -110,6 +112,8 @@ static uint32_t value_rule(struct object_work *w, const struct bytes *name, uint
     uint32_t rest = s->unevaluated ? tree_get(&s->t, s->unevaluated, "unevaluatedProperties") : 0;
     if (rest && !evaluated)
         conjunction_add(&all, rest, 0);
+    if (s->closed && declared && !named)
+        conjunction_add(&all, tree_new(&s->t, TREE_FALSE), 0);
     uint32_t e = schema_all(s, &all);
     uint32_t rule = builder_rule(s->b);
     builder_set_rule(s->b, rule, e);

@@ -161,15 +161,15 @@ static uint32_t of_rule(struct structure *s, uint32_t rule, const struct error *
     return builder_fail(s->b, err->code, "%s", err->text);
 }
 
-static uint32_t schema_expr(struct structure *s, uint32_t schema) {
+static uint32_t schema_expr(struct structure *s, uint32_t schema, bool closed) {
     struct error err = {0};
     if (!schema)
         return fail(s, "part lacks its schema", 0);
-    return of_rule(s, schema_node_to_rule(s->b, &s->t, schema, s->ordered, &err), &err);
+    return of_rule(s, schema_node_to_rule(s->b, &s->t, schema, s->ordered, closed, &err), &err);
 }
 
 static uint32_t node_schema(struct structure *s, uint32_t node) {
-    return schema_expr(s, get(s, node, "json_schema"));
+    return schema_expr(s, get(s, node, "json_schema"), flag_of(s, node, "closed"));
 }
 
 /* A member that is a part; without it, the other. */
@@ -291,7 +291,7 @@ static uint32_t tag_behind_begin(struct structure *s, uint32_t tag) {
             ways[i] = text_until(s, ends, count, (uint32_t)i);
         return expr_alt(s->b, ways, count);
     }
-    uint32_t both[] = {content ? node_expr(s, content) : schema_expr(s, schema), 0},
+    uint32_t both[] = {content ? node_expr(s, content) : schema_expr(s, schema, false), 0},
              ways[MARKS_MAX];
     for (size_t i = 0; i < count; i++)
         ways[i] = expr_bytes(s->b, ends[i]);

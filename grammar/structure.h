@@ -8,7 +8,7 @@
  *   const_string      "value"
  *   choice            "values": one of these texts
  *   token             "value": a control token, as it is spelled (vocab.h); no text matches it
- *   json_schema       "json_schema": a schema, true for any value; "style" is passed over
+ *   json_schema       "json_schema": a schema, true for any value; "closed": see schema_node_to_rule; "style" is passed over
  *   arguments         "json_schema" of an object, whose members are elements (schema.h). Parts:
  *                     "before", "middle", "text_middle", "type_end", "after", "after_end",
  *                     "separator", "quote"; a list of texts: "stops"; flags: "nested", "python",

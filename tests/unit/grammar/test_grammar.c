@@ -310,6 +310,19 @@ static const struct row ROWS[] = {
      "\"end\":[\"</f>\",\"</g>\"]}]}}",
      {"~", "hi <f", "a <f=x>[1]</f> b", "<f=y> < </</f>", "<f=x>1</f><f=y></g> <"},
      {"<f=", "<f=z></f>", "<f=x>[1</f>", "<f=x>1"}},
+    {GRAMMAR_STRUCTURE, /* what is listed, and nothing else where nothing is said of others */
+     "{\"type\":\"json_schema\",\"closed\":true,\"json_schema\":{\"properties\":{\"a\":{\"properties\":"
+     "{\"x\":true}},\"b\":{\"type\":\"object\"},\"c\":{\"properties\":{\"x\":true},"
+     "\"additionalProperties\":{\"type\":\"null\"}},\"d\":{\"properties\":{\"x\":true},"
+     "\"patternProperties\":{\"^p\":true}}},\"required\":[\"r\"],\"allOf\":[{\"properties\":{\"e\":true}}]}}",
+     {"{\"r\":1}", "{\"r\":1,\"a\":{\"x\":1}}", "{\"r\":1,\"b\":{\"any\":1}}", "{\"e\":0,\"r\":1}",
+      "{\"r\":1,\"c\":{\"x\":1,\"y\":null}}", "{\"r\":1,\"d\":{\"x\":1,\"py\":1}}"},
+     {"{}", "{\"r\":1,\"f\":1}", "{\"r\":1,\"a\":{\"y\":1}}", "{\"r\":1,\"c\":{\"y\":1}}",
+      "{\"r\":1,\"d\":{\"y\":1}}"}},
+    {GRAMMAR_STRUCTURE,
+     "{\"type\":\"json_schema\",\"json_schema\":{\"properties\":{\"a\":true}}}",
+     {"{\"a\":1,\"b\":1}"},
+     {"1,"}},
     {GRAMMAR_STRUCTURE, /* elements: a string stands bare, unless it reads like something else */
      "{\"type\":\"arguments\",\"before\":{\"type\":\"const_string\",\"value\":\"<\"},"
      "\"middle\":{\"type\":\"const_string\",\"value\":\">\"},"
