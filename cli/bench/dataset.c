@@ -2,15 +2,14 @@
 
 #include "base/buf.h"
 #include "base/fsutil.h"
+#include "cli/bench/trace.h"
 #include "formats/json.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <time.h>
 
-enum { TRACE_BLOCK = 512, BYTES_PER_TOKEN = 4 };
+enum { BYTES_PER_TOKEN = 4 };
 
 /* Words that are one token in most vocabularies. */
 static const char *const WORDS[] = {
@@ -164,139 +163,37 @@ int bench_sharegpt_prompts(const char *path, const struct bench_dataset_config *
 }
 
 /* --- traces --- */
-struct trace_line {
-    double seconds;
-    int64_t input, output;
-    uint64_t hashes[4096];
-    size_t hash_count;
-};
-
-static bool read_hashes(struct json_reader *r, struct trace_line *line) {
-    if (!json_expect(r, JSON_ARRAY_BEGIN))
-        return false;
-    for (enum json_event event; (event = json_next(r)) != JSON_ARRAY_END;) {
-        int64_t id;
-        if (event != JSON_NUMBER || !json_number_int64(r->text, &id))
-            return false;
-        if (line->hash_count < ARRAY_LEN(line->hashes))
-            line->hashes[line->hash_count++] = (uint64_t)id;
-    }
-    return true;
-}
-
-static bool key_is(const struct json_reader *r, const char *key) {
-    return r->text.len == strlen(key) && !memcmp(r->text.data, key, r->text.len);
-}
-
-/* Mooncake's form. */
-static bool read_json_line(struct bytes text, struct trace_line *line) {
-    struct json_reader r;
-    double ms = -1;
-    json_reader_init(&r, text, 0, 0);
-    bool good = json_expect(&r, JSON_OBJECT_BEGIN);
-    while (good && json_next(&r) == JSON_KEY) {
-        if (key_is(&r, "timestamp"))
-            good = json_read_double(&r, &ms);
-        else if (key_is(&r, "input_length"))
-            good = json_read_int64(&r, &line->input);
-        else if (key_is(&r, "output_length"))
-            good = json_read_int64(&r, &line->output);
-        else if (key_is(&r, "hash_ids"))
-            good = read_hashes(&r, line);
-        else
-            good = json_skip(&r);
-    }
-    good = good && r.last == JSON_OBJECT_END && json_next(&r) == JSON_END && ms >= 0;
-    json_reader_release(&r);
-    line->seconds = ms / 1000;
-    return good;
-}
-
-/* Azure's form: 2023-11-16 18:15:46.6805900,374,44 */
-static bool read_csv_line(const char *text, struct trace_line *line) {
-    struct tm tm = {0};
-    int begin = 0, end = 0;
-    double fraction = 0;
-    if (sscanf(text, "%d-%d-%d %d:%d:%d%n", &tm.tm_year, &tm.tm_mon, &tm.tm_mday, &tm.tm_hour,
-               &tm.tm_min, &tm.tm_sec, &begin) != 6)
-        return false;
-    if (tm.tm_year < 1900 || tm.tm_year > 9999 || tm.tm_mon < 1 || tm.tm_mon > 12 ||
-        tm.tm_mday < 1 || tm.tm_mday > 31 || tm.tm_hour < 0 || tm.tm_hour > 23 || tm.tm_min < 0 ||
-        tm.tm_min > 59 || tm.tm_sec < 0 || tm.tm_sec > 60)
-        return false;
-    if (text[begin] == '.') {
-        char *after;
-        fraction = strtod(text + begin, &after);
-        begin = (int)(after - text);
-    }
-    tm.tm_year -= 1900;
-    tm.tm_mon -= 1;
-    line->seconds = (double)timegm(&tm) + fraction;
-    return sscanf(text + begin, ",%" SCNd64 ",%" SCNd64 "%n", &line->input, &line->output, &end) ==
-               2 &&
-           strspn(text + begin + end, "\r") == strlen(text + begin + end);
-}
-
-/* A prompt of line->input tokens whose blocks are made from their hashes; without hashes, from r. */
-static char *trace_prompt(const struct bench_dataset_config *c, const struct trace_line *line,
-                          struct bench_random *r) {
+/* A prompt of `input` tokens whose blocks are made from their hashes; without hashes, from r. */
+static char *trace_prompt(const struct bench_dataset_config *c, const struct bench_trace *trace,
+                          const struct bench_trace_request *request, struct bench_random *r) {
+    const uint64_t *hashes = trace->hashes.items + request->hash_first;
     struct buf json;
     begin_prompt(c, &json);
-    int64_t left = c->max_len ? MIN(line->input, c->max_len) : line->input;
-    for (size_t i = 0; left > 0; i++, left -= TRACE_BLOCK) {
-        struct bench_random block = {i < line->hash_count ? line->hashes[i] * 0x9E3779B9u + 1
-                                                          : bench_random_next(r)};
-        add_tokens(c, &json, (size_t)MIN(left, TRACE_BLOCK), &block);
+    int64_t left = request->input;
+    if (c->max_len)
+        left = MIN(left, c->max_len);
+    for (size_t i = 0; left > 0; i++, left -= BENCH_TRACE_BLOCK) {
+        struct bench_random block = {i < request->hash_count ? hashes[i] * 0x9E3779B9u + 1
+                                                             : bench_random_next(r)};
+        add_tokens(c, &json, (size_t)MIN(left, BENCH_TRACE_BLOCK), &block);
     }
     return end_prompt(c, &json);
 }
 
-static int take_line(const char *path, size_t number, struct bytes text, bool csv,
-                     const struct bench_dataset_config *c, struct bench_random *r,
-                     bench_prompts *out, struct error *err) {
-    struct trace_line *line = mem_calloc(1, sizeof *line);
-    char *copy = mem_strndup((const char *)text.data, text.len);
-    bool good = csv ? read_csv_line(copy, line) : read_json_line(text, line);
-    int rc = 0;
-    if (!good || line->input < 1 || line->input > 1 << 24 || line->output < 0 ||
-        line->output > 1 << 24)
-        rc = error_set(err, ERR_INVALID, "line %zu of the trace '%s' has no time and lengths",
-                       number, path);
-    else
-        vec_push(out, ((struct bench_prompt){
-                          .json = trace_prompt(c, line, r),
-                          .max_tokens = (uint32_t)MAX(
-                              c->max_len ? MIN(line->output, c->max_len) : line->output, 1),
-                          .at = line->seconds}));
-    mem_free(copy);
-    mem_free(line);
-    return rc;
-}
-
 int bench_trace_prompts(const char *path, const struct bench_dataset_config *c,
                         struct bench_random *r, bench_prompts *out, struct error *err) {
-    struct file_map map;
-    int rc = file_map_open(&map, path, err);
-    if (rc)
-        return rc;
-    const uint8_t *at = map.data, *end = map.data + map.len;
-    bool csv = map.len && *at != '{';
-    for (size_t number = 1; at < end && out->count < c->count && !rc; number++) {
-        const uint8_t *stop = memchr(at, '\n', (size_t)(end - at));
-        size_t len = (size_t)((stop ? stop : end) - at);
-        if (len && !(csv && number == 1)) /* the names of the columns */
-            rc = take_line(path, number, bytes_of(at, len), csv, c, r, out, err);
-        at += len + 1;
+    struct bench_trace trace = {0};
+    int rc = bench_trace_read(path, c->count, &trace, err);
+    for (size_t i = 0; i < trace.requests.count && !rc; i++) {
+        const struct bench_trace_request *request = &trace.requests.items[i];
+        uint32_t output = request->output;
+        if (c->max_len)
+            output = MIN(output, c->max_len);
+        struct bench_prompt prompt = {.max_tokens = MAX(output, 1u), .at = request->at};
+        prompt.json = trace_prompt(c, &trace, request, r);
+        vec_push(out, prompt);
     }
-    file_map_close(&map);
-    if (!rc && !out->count)
-        rc = error_set(err, ERR_INVALID, "the trace '%s' is empty", path);
-    for (size_t i = out->count; !rc && i-- > 0;)
-        out->items[i].at -= out->items[0].at;
-    for (size_t i = 1; i < out->count && !rc; i++)
-        if (out->items[i].at < out->items[i - 1].at)
-            rc = error_set(err, ERR_INVALID, "the trace '%s' goes back in time at request %zu",
-                           path, i + 1);
+    bench_trace_release(&trace);
     return rc;
 }
 
