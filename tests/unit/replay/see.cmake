@@ -1,0 +1,1 @@
+list(APPEND SEE cli scheduler proto)
