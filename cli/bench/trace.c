@@ -104,8 +104,8 @@ static int take_line(const char *path, size_t number, struct bytes text, bool cs
     return 0;
 }
 
-/* Times count from the first request, and never go back. */
-static int settle_times(const char *path, struct bench_trace *out, struct error *err) {
+/* Times never go back; they are counted from the first request. */
+static int check_times(const char *path, struct bench_trace *out, struct error *err) {
     if (!out->requests.count)
         return error_set(err, ERR_INVALID, "the trace '%s' is empty", path);
     struct bench_trace_request *requests = out->requests.items;
@@ -136,7 +136,7 @@ int bench_trace_read(const char *path, size_t count, struct bench_trace *out, st
     }
     vec_release(&line.hashes);
     file_map_close(&map);
-    return rc ? rc : settle_times(path, out, err);
+    return rc ? rc : check_times(path, out, err);
 }
 
 void bench_trace_release(struct bench_trace *trace) {
