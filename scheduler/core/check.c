@@ -2,6 +2,7 @@
 #include "scheduler/core/core.h"
 #include "scheduler/core/gateway.h"
 #include "scheduler/core/models.h"
+#include "scheduler/core/place.h"
 #include "scheduler/core/sequence_state.h"
 
 /* What a recount gives. Arrays grow once and stay. */
@@ -184,6 +185,7 @@ static void check_replica(const struct sched *s, const struct replica *r) {
         resumed += q->recomputing;
     }
     CHECK(leaving == r->leaving_count && resumed == r->resume_count); /* (9) */
+    CHECK(!r->backlog_known || r->backlog == replica_backlog(r));     /* (9) */
     check_snapshots(r);
     for (uint32_t group = 0; group < r->group_count; group++) {
         block_pool_check(&r->pools[group]); /* (1) */

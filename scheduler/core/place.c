@@ -152,13 +152,38 @@ bool replica_has_room(const struct replica *r, const struct sequence *q) {
     return true;
 }
 
-static uint64_t load_of(const struct replica *r) {
-    uint64_t load = 16 * (uint64_t)r->running_count;
+uint64_t replica_backlog(const struct replica *r) {
+    uint64_t backlog = 0;
     for (uint32_t i = 0; i < r->running_count; i++) {
         const struct sequence *q = r->running[i];
-        load += q->token_count > q->computed_hi ? q->token_count - q->computed_hi : 0;
+        backlog += q->token_count > q->computed_hi ? q->token_count - q->computed_hi : 0;
     }
-    return load;
+    return backlog;
+}
+
+static uint64_t load_of(struct replica *r) {
+    if (!r->backlog_known)
+        r->backlog = replica_backlog(r);
+    r->backlog_known = true;
+    return 16 * (uint64_t)r->running_count + r->backlog;
+}
+
+/* Could r cost less than `least`? What is found there is a run from the first block on, so one block
+ * tells of most replicas that they hold too little. */
+static bool may_cost_less(struct sched *s, const struct sequence *q, struct replica *r,
+                          uint64_t load, uint64_t least) {
+    uint64_t cost = q->token_count + load; /* with nothing found */
+    if (cost < least || !r->caching)
+        return cost < least;
+    uint32_t block_tokens = r->groups[0].block_tokens, most = (q->token_count - 1) / block_tokens;
+    uint64_t idx =
+        (cost - least) / block_tokens; /* with fewer blocks than up to this one it does not */
+    if (idx >= most)
+        return false;
+    request_hash(s, q->request, r);
+    const size_t hashed = q->request->hashes.count; /* those of the prompt */
+    return !hashed || block_pool_find(&r->pools[0],
+                                      q->request->hashes.items[MIN(idx, hashed - 1)]) != BLOCK_NONE;
 }
 
 static bool is_usable(const struct replica *r) {
@@ -191,11 +216,11 @@ static struct replica *choose(struct sched *s, struct sequence *q, bool *fits) {
             continue;
         if (!grammar_is_ready(s, r, q->request))
             continue;
-        uint32_t cached = prefix_find(s, q, r);
-        if (!replica_has_room(r, q))
+        uint64_t load = model->replicas.count > 1 ? load_of(r) : 0;
+        if (!may_cost_less(s, q, r, load, least))
             continue;
-        uint64_t cost = q->token_count - cached + (model->replicas.count > 1 ? load_of(r) : 0);
-        if (cost >= least)
+        uint64_t cost = q->token_count - prefix_find(s, q, r) + load;
+        if (cost >= least || !replica_has_room(r, q))
             continue;
         least = cost;
         best = r;

@@ -81,9 +81,12 @@ struct replica {
     int64_t slot_kept_until;   /* the last free one is for a tenant that has none */
     struct sequence **running; /* owned [slot_count]: those in slots, in no order */
     uint32_t running_count;
-    uint32_t cursor;                                  /* where decode rows begin; in running */
-    uint32_t leaving_count;                           /* of them, leaving */
-    uint32_t resume_count;                            /* of them, recomputing */
+    uint32_t cursor;        /* where decode rows begin; in running */
+    uint32_t leaving_count; /* of them, leaving */
+    uint32_t resume_count;  /* of them, recomputing */
+    uint64_t
+        backlog; /* positions that those in slots have to compute still, as place.c counted it */
+    bool backlog_known; /* nothing has changed that since (replica_changed) */
     struct flight flights[SCHED_MAX_STEPS_IN_FLIGHT]; /* ring */
     uint32_t flight_first;
     uint32_t flight_count;
@@ -114,6 +117,11 @@ struct replica {
 /* The replica of this id, made when new; one of another model or shape is freed first. */
 struct replica *replica_get(struct sched *s, struct u128 id, struct model *model,
                             uint32_t rank_count, uint32_t stage_count);
+/* A sequence in its slots, or one that has left them, has another number of tokens or planned
+ * positions. */
+static inline void replica_changed(struct replica *r) {
+    r->backlog_known = false;
+}
 /* Its sequences requeue, its workers are forgotten. */
 void replica_free(struct sched *s, struct replica *r);
 /* Have all ranks registered, and loaded? */

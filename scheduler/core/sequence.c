@@ -33,6 +33,8 @@ void seq_set_output(struct sched *s, struct sequence *q, struct tokens output,
         note_token(q, output.ids[i]);
     q->token_count = q->prompt_count + (uint32_t)output.count;
     q->tokens_hi = q->token_count;
+    if (q->replica)
+        replica_changed(q->replica);
     q->logprob_base = (uint32_t)output.count;
     q->first_state = sampler_state;
 }
@@ -56,6 +58,7 @@ void seq_add_sampler_state(struct sched *s, struct sequence *q, float state) {
 void seq_append(struct sched *s, struct sequence *q, uint32_t token) {
     word_pool_reserve(&s->word_pool, &q->words, q->token_count, q->token_count + 1);
     q->words.items[q->token_count++] = token;
+    replica_changed(q->replica);
     note_token(q, token);
 }
 
@@ -82,6 +85,7 @@ void seq_place(struct sched *s, struct sequence *q, struct replica *r) {
     own_tokens(s, q);
     q->computed_lo = q->computed_hi = seq_begin_blocks(s, q, r);
     q->tokens_hi = q->recompute_until = q->token_count;
+    replica_changed(r);
     q->max_total = MIN(q->prompt_count + q->request->max_tokens, r->capacity);
     q->planned = 0;
     q->request->unbound_until = NEVER;
@@ -100,6 +104,7 @@ void seq_place(struct sched *s, struct sequence *q, struct replica *r) {
 
 void seq_row_planned(struct sequence *q, uint64_t plan, uint32_t token_count, bool samples) {
     q->computed_hi += token_count;
+    replica_changed(q->replica);
     q->tokens_hi += samples;
     q->rows_in_flight++;
     q->planned = plan;

@@ -78,6 +78,7 @@ static void enter_slot(struct sched *s, struct sequence *q) {
     r->slots[q->slot] = q;
     q->run_idx = r->running_count;
     r->running[r->running_count++] = q;
+    replica_changed(r);
     if (q->request->tenant->slot_count++ == 0)
         r->slot_kept_until = MIN(r->slot_kept_until, s->now); /* it was kept for this one */
     q->recomputing = seq_is_resumed(q);
@@ -109,6 +110,7 @@ static void leave_slot(struct sched *s, struct sequence *q, enum seq_state to) {
     s->counts.preemptions += to != SEQ_DONE;
     r->model->counts.preemptions += to != SEQ_DONE;
     admission_observe(r->model, s->now - q->placed_at);
+    replica_changed(r);
     q->replica = NULL;
     q->slot = SLOT_NONE;
     q->recomputing = false;
