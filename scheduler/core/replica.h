@@ -45,13 +45,25 @@ struct flight {
 };
 
 struct replica {
+    /* What every turn asks of every replica stands together. */
+    enum replica_state state;
+    uint32_t running_count;
+    uint32_t flight_count;
+    uint32_t steps_in_flight;
+    uint32_t free_slot_count;
+    uint32_t resume_count;         /* of those running, recomputing */
+    int64_t slot_kept_until;       /* the last free one is for a tenant that has none */
+    struct suspect_group *testing; /* reserved for this group */
+    uint64_t backlog;         /* positions that those in slots have to compute still (place.c) */
+    bool backlog_known;       /* nothing has changed that since (replica_changed) */
+    bool grammar_turned_away; /* a sequence may be parked whose grammar was not asked for */
+    bool draining;            /* takes nothing new, but what no other replica may have (place.h) */
+    bool caching;             /* its blocks can be found by hash */
+    bool class_sensitive;
+
     struct u128 id;
     struct model *model;
-    enum replica_state state;
-    bool draining;          /* takes nothing new, but what no other replica may have (place.h) */
     uint64_t drain_arrival; /* the last request that came before it drained */
-    bool caching;           /* its blocks can be found by hash */
-    bool class_sensitive;
     uint32_t rank_count;
     uint32_t stage_count;                  /* rank_count / stage_count ranks a stage */
     struct worker *ranks[SCHED_MAX_RANKS]; /* stage by stage; NULL: not there */
@@ -64,7 +76,7 @@ struct replica {
     /* What its ranks have in common (capabilities.h) */
     struct u128 revision, bundle, fingerprint;
     uint64_t bundle_bytes;
-    uint32_t slot_count, max_step_tokens, max_context, logits_width, steps_in_flight;
+    uint32_t slot_count, max_step_tokens, max_context, logits_width;
     uint32_t group_count;
     uint32_t capacity; /* tokens that one sequence can have here */
     struct wire_vectors vectors;
@@ -74,34 +86,24 @@ struct replica {
 
     struct block_pool pools[SCHED_MAX_GROUPS];
     struct block_pool snapshots;
-    uint64_t table_bytes;    /* of the pools and what goes with them */
-    struct sequence **slots; /* owned [slot_count] */
-    uint32_t *free_slots;    /* owned stack */
-    uint32_t free_slot_count;
-    int64_t slot_kept_until;   /* the last free one is for a tenant that has none */
+    uint64_t table_bytes;      /* of the pools and what goes with them */
+    struct sequence **slots;   /* owned [slot_count] */
+    uint32_t *free_slots;      /* owned stack */
     struct sequence **running; /* owned [slot_count]: those in slots, in no order */
-    uint32_t running_count;
-    uint32_t cursor;        /* where decode rows begin; in running */
-    uint32_t leaving_count; /* of them, leaving */
-    uint32_t resume_count;  /* of them, recomputing */
-    uint64_t
-        backlog; /* positions that those in slots have to compute still, as place.c counted it */
-    bool backlog_known; /* nothing has changed that since (replica_changed) */
+    uint32_t cursor;           /* where decode rows begin; in running */
+    uint32_t leaving_count;    /* of them, leaving */
     struct flight flights[SCHED_MAX_STEPS_IN_FLIGHT]; /* ring */
     uint32_t flight_first;
-    uint32_t flight_count;
-    uint64_t plan_number;          /* last one sent; 0: none since it registered */
-    struct suspect_group *testing; /* reserved for this group */
-    double ms_per_token;           /* observed, decaying maximum: for what may be stuck */
-    double ms_per_step;            /* observed, mean */
-    double ms_per_prompt_token;    /* observed, mean of steps that are mostly prompt; 0: none yet */
-    struct step_cost cost;         /* observed */
-    double share_ms;               /* the length of the last step that tenants shared, */
-    int64_t share_until;           /* and until when those of one alone are no longer */
+    uint64_t plan_number;       /* last one sent; 0: none since it registered */
+    double ms_per_token;        /* observed, decaying maximum: for what may be stuck */
+    double ms_per_step;         /* observed, mean */
+    double ms_per_prompt_token; /* observed, mean of steps that are mostly prompt; 0: none yet */
+    struct step_cost cost;      /* observed */
+    double share_ms;            /* the length of the last step that tenants shared, */
+    int64_t share_until;        /* and until when those of one alone are no longer */
 
     VEC(struct replica_grammar) grammars;
     uint32_t grammars_asked;
-    bool grammar_turned_away; /* a sequence may be parked whose grammar was not asked for */
 
     /* To tell with the next plan */
     VEC(uint32_t) released_slots;
