@@ -3,8 +3,9 @@
  * their clients have read them.
  *
  * Streams have a bound for each connection; a whole answer may be large (n choices with 20
- * log-probabilities a token; pieces of a long text), so all of them share one room. A tenant may have
- * as much as is free: alone half of the room, and there is always some for another.
+ * log-probabilities a token; pieces of a long text), so all of them share one room. A tenant, which is
+ * a key, or where none is asked for an address (open_places.h), may have as much as is free: alone
+ * half of the room, and there is always some for another.
  *
  * Threading: any.
  */

@@ -127,9 +127,9 @@ void generation_end(struct generation *gen, const char *finish, int status) {
     unlist_generation(gen);
     if (gen->job)
         gen->job->generation = NULL;
-    answer_room_give(gen->thread->gw->room, gen->terms.tenant, gen->room);
+    answer_room_give(gen->thread->gw->room, gen->terms.holder, gen->room);
     if (gen->has_place)
-        open_places_give(gen->thread->gw->places, gen->holder);
+        open_places_give(gen->thread->gw->places, gen->terms.holder);
     answer_release(&gen->answer);
     buf_release(&gen->terms.presentation);
     buf_release(&gen->terms.cache_salt);
@@ -233,7 +233,7 @@ int generation_open(struct event_thread *thread, struct http_request *req, struc
     }
     struct generation *gen = generation_new(thread, g);
     gen->has_place = true;
-    gen->holder = holder;
+    gen->terms.holder = holder;
     gen->unread = unread;
     gen->terms.tenant = tenant;
     gen->answer.http = req;
@@ -561,8 +561,8 @@ void generation_take_up(struct event_thread *thread, struct http_request *req,
     from->g.choice_count = (int64_t)s->choice_count;
     struct generation *gen = generation_new(thread, &from->g);
     gen->has_place = true;
-    gen->holder = open_holder(s->tenant, req->address);
-    open_places_force(thread->gw->places, gen->holder);
+    gen->terms.holder = open_holder(s->tenant, req->address);
+    open_places_force(thread->gw->places, gen->terms.holder);
     gen->number = from->shown.number;
     gen->terms.model = from->model;
     gen->answer.http = req;
@@ -608,7 +608,7 @@ static int start(struct generation *gen, struct api_error *err) {
     struct event_thread *thread = gen->thread;
     if (prepare_cost(&gen->request) >= PREPARE_LONG_BYTES || constraint_is_wanted(&gen->request)) {
         gen->job =
-            prepare_pool_push(thread->gw->pool, &gen->request, gen->terms.tenant, gen->terms.model,
+            prepare_pool_push(thread->gw->pool, &gen->request, gen->terms.holder, gen->terms.model,
                               draw_seed(&thread->gw->settings), thread->idx, gen);
         return check_job(gen, err);
     }
@@ -627,6 +627,7 @@ static int start_reading(struct generation *gen, struct api_error *err) {
                                     .models = thread->gw->models,
                                     .responses = thread->gw->responses,
                                     .tenant = gen->terms.tenant,
+                                    .work.tenant = gen->terms.holder,
                                     .seed = draw_seed(&thread->gw->settings)};
     gen->unread = false;
     gen->job = prepare_pool_push_body(thread->gw->pool, &job, gen->answer.http->body);

@@ -45,7 +45,6 @@ struct generation {
     struct generation_probe probe;
     struct genreq request;   /* owned: texts and lists while WAITING; numbers and flags stay */
     bool has_place;          /* of open_places.h; a probe has none */
-    struct u128 holder;      /* of that place */
     bool unread;             /* the body of a long request: read in the pool */
     struct prepare_job *job; /* in the pool's hands; NULL: none */
     struct buf body;         /* owned: of a long request; `request` points into it while WAITING */

@@ -54,7 +54,7 @@ static void fail_for_memory(struct generation *gen) {
 /* It has become shorter than was foreseen. */
 static void give_spare_room(struct generation *gen) {
     uint64_t spare = gen->room - MIN(gen->room, gen->whole_bytes);
-    answer_room_give(gen->thread->gw->room, gen->terms.tenant, spare);
+    answer_room_give(gen->thread->gw->room, gen->terms.holder, spare);
     gen->room -= spare;
 }
 
@@ -85,7 +85,7 @@ static void complete(struct generation *gen) {
         give_spare_room(gen);
         if (a->stream) {
             answer_end(a);
-        } else if (answer_whole(a, gen->thread->gw, gen->terms.tenant, gen->room)) {
+        } else if (answer_whole(a, gen->thread->gw, gen->terms.holder, gen->room)) {
             gen->room = 0;
         } else {
             fail_for_memory(gen);
@@ -269,7 +269,7 @@ static bool take_room(struct generation *gen, uint64_t more) {
     gen->whole_bytes += more;
     if (gen->whole_bytes <= gen->room + STEP_BYTES)
         return true;
-    if (!answer_room_take(gen->thread->gw->room, gen->terms.tenant, step))
+    if (!answer_room_take(gen->thread->gw->room, gen->terms.holder, step))
         return false;
     gen->room += step;
     return true;
@@ -303,7 +303,7 @@ int generation_reserve_room(struct generation *gen, struct api_error *err) {
     uint64_t bytes = foreseen_bytes(gen);
     if (bytes <= STEP_BYTES)
         return 0;
-    if (!answer_room_take(gen->thread->gw->room, gen->terms.tenant, bytes))
+    if (!answer_room_take(gen->thread->gw->room, gen->terms.holder, bytes))
         return refuse_room(err);
     gen->room = bytes;
     return 0;

@@ -50,6 +50,6 @@ void open_places_give(struct open_places *p, struct u128 holder) {
     pthread_mutex_unlock(&p->mutex);
 }
 
-struct u128 open_holder(struct u128 tenant, uint32_t address) {
-    return u128_is_zero(tenant) ? (struct u128){.lo = address} : tenant;
+struct u128 open_holder(struct u128 tenant, struct u128 address) {
+    return u128_is_zero(tenant) ? address : tenant;
 }

@@ -26,8 +26,7 @@ MUST_CHECK bool open_places_take(struct open_places *places, struct u128 holder)
 void open_places_force(struct open_places *places, struct u128 holder);
 /* One of this holder's places goes back. */
 void open_places_give(struct open_places *places, struct u128 holder);
-/* Who holds the place of a request: its tenant, or where that is zero its address, a number of
- * http_share.h. */
-struct u128 open_holder(struct u128 tenant, uint32_t address);
+/* Who holds the place of a request: its tenant, or where that is zero its address (http_address_of). */
+struct u128 open_holder(struct u128 tenant, struct u128 address);
 
 #endif

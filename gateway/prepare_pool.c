@@ -79,14 +79,14 @@ static bool keep_spans(struct genreq *g) {
     return true;
 }
 
-static bool push(struct prepare_pool *p, struct prepare_job *job, struct u128 tenant,
+static bool push(struct prepare_pool *p, struct prepare_job *job, struct u128 holder,
                  size_t bytes) {
     job->pool = p;
-    job->work = (struct work){.tenant = tenant, .bytes = bytes, .run = run, .drop = drop};
+    job->work = (struct work){.tenant = holder, .bytes = bytes, .run = run, .drop = drop};
     return work_pool_push(p->workers, &job->work);
 }
 
-struct prepare_job *prepare_pool_push(struct prepare_pool *p, struct genreq *g, struct u128 tenant,
+struct prepare_job *prepare_pool_push(struct prepare_pool *p, struct genreq *g, struct u128 holder,
                                       struct served_model *model, uint64_t seed, int thread_idx,
                                       struct generation *generation) {
     if (!keep_spans(g))
@@ -97,7 +97,7 @@ struct prepare_job *prepare_pool_push(struct prepare_pool *p, struct genreq *g, 
                                 .g = *g,
                                 .model = served_model_ref(model),
                                 .seed = seed};
-    if (push(p, job, tenant, prepare_cost(g))) {
+    if (push(p, job, holder, prepare_cost(g))) {
         arena_init(&g->arena, 0, 0); /* it has moved */
         return job;
     }
@@ -111,7 +111,7 @@ struct prepare_job *prepare_pool_push_body(struct prepare_pool *p, const struct 
     struct prepare_job *job = mem_alloc(sizeof *job);
     *job = *known;
     buf_add_bytes(&job->body, body);
-    if (!job->body.failed && push(p, job, known->tenant, body.len))
+    if (!job->body.failed && push(p, job, known->work.tenant, body.len))
         return job;
     buf_release(&job->body);
     mem_free(job);

@@ -52,10 +52,11 @@ size_t prepare_cost(const struct genreq *g);
 /* Takes g (its spans are copied into its arena) and a reference of its own to the model. NULL: too
  * many wait, and g is still the caller's. */
 struct prepare_job *prepare_pool_push(struct prepare_pool *pool, struct genreq *g,
-                                      struct u128 tenant, struct served_model *model, uint64_t seed,
+                                      struct u128 holder, struct served_model *model, uint64_t seed,
                                       int thread_idx, struct generation *generation);
 /* The same, of a request that is to be read from the bytes of a body (copied). job: what is known
- * of it: its dialect (in g), models, responses, tenant, seed, thread_idx and generation. NULL: too
+ * of it: its dialect (in g), models, responses, tenant, holder (in work), seed, thread_idx and
+ * generation. NULL: too
  * many wait. */
 struct prepare_job *prepare_pool_push_body(struct prepare_pool *pool, const struct prepare_job *job,
                                            struct bytes body);

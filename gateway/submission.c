@@ -115,6 +115,7 @@ static void send_submit(struct submission *sub) {
         .deadline_ms = (uint32_t)MIN(left_ms, UINT32_MAX),
         .priority = terms->priority,
         .tenant = terms->tenant,
+        .share = terms->holder,
         .tenant_requests = limits.requests,
         .tenant_minute_tokens = limits.minute_tokens,
         .tenant_weight = limits.weight,

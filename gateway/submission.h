@@ -29,6 +29,7 @@ struct submit_terms {
     struct buf stream; /* owned; what its client calls it, to resume it; empty: it cannot */
     bool detach;       /* its client is gone: it runs on for whoever resumes it */
     struct u128 tenant;
+    struct u128 holder; /* whose places, room and shares it takes (open_holder) */
     int32_t priority;
     int64_t deadline_ms; /* of the thread's clock; 0: none */
 };

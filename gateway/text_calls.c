@@ -6,6 +6,7 @@
 #include "gateway/error_response.h"
 #include "gateway/event_thread.h"
 #include "gateway/field.h"
+#include "gateway/open_places.h"
 #include "gateway/prepare.h"
 #include "gateway/responses.h"
 #include "gateway/scheduler_link.h"
@@ -381,6 +382,7 @@ typedef int text_call(const struct text_request *t, const struct served_model *m
 /* Its event thread touches `http` alone while the pool has it. */
 struct text_job {
     struct work work;
+    struct u128 tenant;
     struct gateway *gw; /* borrowed: it outlives the event threads */
     int thread_idx;
     struct http_request *http; /* NULL: its client is gone */
@@ -425,7 +427,7 @@ static void work_out(struct text_job *job, struct bytes body) {
     buf_init(&job->out, TEXT_CALL_ANSWER_BYTES);
     int rc = parse(&t, job->read, body, &job->err);
     if (rc == 0)
-        rc = responses_resume(&t.g, job->gw->responses, job->work.tenant, &job->err);
+        rc = responses_resume(&t.g, job->gw->responses, job->tenant, &job->err);
     if (rc == 0)
         rc = find_model(job->gw, t.g.model, &m, &job->err);
     if (rc == 0)
@@ -484,13 +486,16 @@ static void answer(struct event_thread *thread, struct http_request *req, struct
                    text_call_reader *read, text_call *call) {
     static const struct http_watch watch = {.on_closed = on_closed};
     struct text_job *job = mem_alloc(sizeof *job);
-    *job = (struct text_job){
-        .work = {.tenant = tenant, .bytes = req->body.len, .run = run, .drop = drop},
-        .gw = thread->gw,
-        .thread_idx = thread->idx,
-        .http = req,
-        .read = read,
-        .call = call};
+    *job = (struct text_job){.work = {.tenant = open_holder(tenant, req->address),
+                                      .bytes = req->body.len,
+                                      .run = run,
+                                      .drop = drop},
+                             .tenant = tenant,
+                             .gw = thread->gw,
+                             .thread_idx = thread->idx,
+                             .http = req,
+                             .read = read,
+                             .call = call};
     if (req->body.len <= TEXT_CALL_INLINE_BYTES || req->body.len > TEXT_CALL_BYTES_MAX) {
         work_out(job, req->body); /* too large is said at once */
         text_call_on_done(job);

@@ -2,6 +2,8 @@
  * work_pool.h - threads for what would hold an event thread up: long bodies, long prompts, long
  * texts to be tokenized.
  *
+ * A tenant here is a key, or where none is asked for an address (open_places.h).
+ *
  * Who is next: tenants in turn, by the bytes that were worked on for each; of a tenant's work the
  * shortest, but so that a long piece is passed by only so much that came after it (WORK_PASSED). One
  * thread takes short work alone, so that short work never waits for long work to end. A tenant may

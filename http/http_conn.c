@@ -58,7 +58,7 @@ static void count_waiting(struct http_conn *conn, bool waits) {
     if (conn->refused || waits == conn->waits)
         return;
     conn->waits = waits;
-    http_share_add_held(&conn->thread->server->connections, conn->address, waits ? 1 : -1);
+    http_share_add_held(&conn->thread->server->connections, conn->holder, waits ? 1 : -1);
 }
 
 static void move(struct http_conn *conn, enum conn_state to) {
@@ -274,7 +274,7 @@ static void dispatch_request(struct http_conn *conn) {
 static bool ask_owner(struct http_conn *conn) {
     const struct http_config *c = config_of(conn);
     struct http_request *req = &conn->req;
-    conn->body_holder = conn->address;
+    conn->body_holder = conn->holder;
     if (!c->on_body)
         return true;
     fill_request(conn);
@@ -284,8 +284,7 @@ static bool ask_owner(struct http_conn *conn) {
     if (conn->state != CONN_HANDLING)
         return false;
     if (!u128_is_zero(req->holder))
-        conn->body_holder = hash64(&req->holder, sizeof req->holder, conn->thread->server->seed) %
-                            HTTP_SHARE_HOLDERS;
+        conn->body_holder = http_server_holder(conn->thread->server, req->holder);
     return true;
 }
 
@@ -483,11 +482,12 @@ static struct bufferevent *new_bufferevent(struct http_conn *conn) {
                : bufferevent_socket_new(thread->base, conn->fd, 0);
 }
 
-void http_conn_new(struct http_thread *thread, int fd, const char *peer, uint32_t address,
+void http_conn_new(struct http_thread *thread, int fd, const char *peer, struct u128 address,
                    bool refused) {
     struct http_conn *conn = mem_alloc(sizeof *conn);
     conn->thread = thread;
     conn->address = address;
+    conn->holder = http_server_holder(thread->server, address);
     conn->refused = refused;
     conn->fd = fd;
     memcpy(conn->peer, peer, sizeof conn->peer);

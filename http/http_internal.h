@@ -49,7 +49,8 @@ struct http_conn {
     bool want_drain;      /* http_stream_write has said false */
     bool refused;         /* it only gets a 503 */
     bool waits;           /* no request of it runs: counted for its address */
-    uint32_t address;     /* holder of its connection */
+    struct u128 address;  /* http_address_of */
+    uint32_t holder;      /* of its connection: the address as a number of http_share.h */
     uint32_t body_holder; /* and of its body */
     int64_t body_end_ms;  /* deadline of the body */
     size_t body_seen;     /* bytes of the body at the beginning of this window */
@@ -112,8 +113,10 @@ struct http_server {
 };
 
 /* http_conn.c */
-/* Takes fd. address: a holder, see http_share.h. refused: it only gets a 503. */
-void http_conn_new(struct http_thread *thread, int fd, const char *peer, uint32_t address,
+/* An address or another holder as a number of http_share.h. */
+uint32_t http_server_holder(const struct http_server *server, struct u128 id);
+/* Takes fd. address: http_address_of its peer. refused: it only gets a 503. */
+void http_conn_new(struct http_thread *thread, int fd, const char *peer, struct u128 address,
                    bool refused);
 /* goes on with the input; only from the event loop */
 void http_conn_process(struct http_conn *conn);

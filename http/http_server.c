@@ -161,19 +161,24 @@ static void on_wake(evutil_socket_t fd, short what, void *arg) {
 struct newcomer {
     struct http_thread *thread;
     int fd;
-    uint32_t address;
+    struct u128 address;
     bool refused;
     char peer[HTTP_PEER_TEXT_MAX];
 };
 
-/* Who holds a connection: an IPv4 address, or the /64 of an IPv6 one, which is one customer's. */
-static uint32_t address_holder(const struct http_server *server, const struct sockaddr *addr) {
+struct u128 http_address_of(const struct sockaddr *addr) {
+    enum { SEED = 0x61646472, V4_AT = 12 };
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)addr;
     const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)(const void *)addr;
-    uint64_t hash = addr->sa_family == AF_INET6
-                        ? hash64(&v6->sin6_addr, sizeof v6->sin6_addr / 2, server->seed)
-                        : hash64(&v4->sin_addr, sizeof v4->sin_addr, server->seed);
-    return hash % HTTP_SHARE_HOLDERS;
+    if (addr->sa_family != AF_INET6)
+        return hash128(&v4->sin_addr, sizeof v4->sin_addr, SEED);
+    if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
+        return hash128(v6->sin6_addr.s6_addr + V4_AT, sizeof v4->sin_addr, SEED);
+    return hash128(&v6->sin6_addr, sizeof v6->sin6_addr / 2, SEED);
+}
+
+uint32_t http_server_holder(const struct http_server *server, struct u128 id) {
+    return hash64(&id, sizeof id, server->seed) % HTTP_SHARE_HOLDERS;
 }
 
 static void peer_text(const struct sockaddr *addr, char out[HTTP_PEER_TEXT_MAX]) {
@@ -206,8 +211,8 @@ void http_server_forget(struct http_server *server, bool refused) {
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *addr,
                       int addr_len, void *arg) {
     struct http_server *server = arg;
-    uint32_t address = address_holder(server, addr);
-    bool refused = !http_share_allows(&server->connections, address, 1);
+    struct u128 address = http_address_of(addr);
+    bool refused = !http_share_allows(&server->connections, http_server_holder(server, address), 1);
     /* a handshake is more than a stranger past the bounds is worth */
     bool may_answer = !server->config.tls && atomic_load(&server->refused_count) < REFUSED_MAX;
     bool answered = !refused || may_answer;

@@ -57,8 +57,8 @@ struct http_request {
     uint32_t header_count;
     /* whose part of the memory for bodies this body takes; zero: its address's. Set in on_body */
     struct u128 holder;
+    struct u128 address;              /* where it comes from: http_address_of */
     int version_minor;                /* 1 or 0 */
-    uint32_t address;                 /* where it comes from, as a holder of http_share.h */
     int thread_idx;                   /* the event thread it belongs to */
     int64_t start_us;                 /* clock_us() at the first byte of its head */
     const char *peer;                 /* "192.0.2.1:5000" or "[2001:db8::1]:5000" */
@@ -66,6 +66,11 @@ struct http_request {
     bool id_given;                    /* id is the client's */
     char id[HTTP_REQUEST_ID_MAX + 1]; /* see http_request_id; "": not drawn yet */
 };
+
+struct sockaddr;
+/* A number for an IPv4 address (one that IPv6 carries is the same one), or for the /64 of an IPv6
+ * one, which is one customer's. Every process has the same; none is zero. */
+struct u128 http_address_of(const struct sockaddr *addr);
 
 /* A response header; value must be one line (control characters are sent as spaces, so no client's
  * text can split a response). */

@@ -57,8 +57,8 @@ static const struct option_row rows[] = {
         .help = "Port of /health and /metrics; 0: any free one; -1: none."),
     ROW("queue-max", queue_max, OPTION_INT, .fallback = "1024", .min = 0, .max = 1000000,
         .unit = "sequences", .aliases = "--max-queued-requests --max-num-queued-reqs",
-        .help = "New sequences that may wait for a model; past it 429, but for keys with less than "
-                "a share of them."),
+        .help = "New sequences that may wait for a model; past it 429, but for keys (or without "
+                "keys addresses) with less than a share of them."),
     ROW("queue-wait", queue_wait_ms, OPTION_DURATION, .fallback = "10s", .min = 0, .max = 86400000,
         .unit = "ms",
         .help = "A new request that is expected to wait longer for its turn is 429; 0: no bound."),

@@ -209,6 +209,7 @@ struct request *request_new(struct sched *s, struct gateway *gateway,
                          .attempt = submit->attempt,
                          .revision = submit->revision,
                          .tenant_id = submit->tenant,
+                         .share_id = submit_share_id(submit),
                          .bundle = submit->bundle,
                          .max_tokens = submit->kind == WIRE_GENERATE ? submit->max_tokens : 0,
                          .priority = submit->priority,
@@ -324,7 +325,7 @@ void request_bind(struct sched *s, struct request *request) {
         return;
     struct tenant *before = request->tenant;
     request->model = model;
-    request->tenant = waiting_tenant_ref(&model->waiting, request->tenant_id);
+    request->tenant = waiting_tenant_ref(&model->waiting, request->share_id);
     request->unbound_until = NEVER;
     model->request_count++;
     move_waiting(s, request, before);
@@ -346,7 +347,7 @@ void request_start(struct sched *s, struct request *request) {
         }
         request->unbound_until =
             waits ? s->now + s->config.model_grace_ms : s->started_at + s->config.start_grace_ms;
-        request->tenant = waiting_tenant_ref(&s->unbound, request->tenant_id);
+        request->tenant = waiting_tenant_ref(&s->unbound, request->share_id);
     }
     bool leads = true;
     for (uint32_t i = 0; i < request->sequence_count; i++) {

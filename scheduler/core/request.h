@@ -40,8 +40,9 @@ struct request {
     struct bytes model_name; /* the bytes and arrays here are owned by this allocation */
     struct u128 revision;    /* of the model it began on; zero: has not */
     uint64_t token_end;      /* above all its output tokens: a replica's logits must be as wide */
-    struct u128 tenant_id;
-    struct u128 bundle; /* that the prompt was encoded with; zero: not told */
+    struct u128 tenant_id;   /* whose prefixes, bounds and streams */
+    struct u128 share_id;    /* whose turns, slots, parts of steps and places: tenant's id */
+    struct u128 bundle;      /* that the prompt was encoded with; zero: not told */
     struct tokens prompt;
     struct wire_sampling sampling;
     struct u32s stop_tokens;
@@ -106,6 +107,11 @@ static inline bool request_is_probe(const struct request *request) {
 /* Its prompt becomes a vector, and no token is made. */
 static inline bool request_embeds(const struct request *request) {
     return request->kind != WIRE_GENERATE;
+}
+
+/* Who shares: an address, where its gateway tells one, else the tenant. */
+static inline struct u128 submit_share_id(const struct wire_submit *submit) {
+    return u128_is_zero(submit->share) ? submit->tenant : submit->share;
 }
 
 /* 0, or why it is refused whatever its model. */

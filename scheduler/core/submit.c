@@ -133,7 +133,7 @@ static bool is_full(struct sched *s, const struct wire_submit *submit, size_t co
         *model_waiting_new(s, model) + count <= s->config.waiting_max + slots)
         return false;
     const struct waiting *waiting = model_waiting(s, model);
-    const struct tenant *tenant = waiting_tenant_find(waiting, submit->tenant);
+    const struct tenant *tenant = waiting_tenant_find(waiting, submit_share_id(submit));
     uint32_t share = waiting_share(waiting, tenant, s->config.waiting_max);
     return (tenant ? tenant->new_count : 0) + count > share + slots;
 }

@@ -1,6 +1,9 @@
 /*
  * waiting.h - the queues of one model: who is next.
  *
+ * A tenant here is whoever shares: a key, or where no key is asked for an address (Submit's share).
+ * Bounds, prefixes and streams are of Submit's tenant, which is then one for all.
+ *
  * New sequences wait in a heap of their tenant, by priority, then arrival. Resumed ones (they ran
  * before, here or under another scheduler) wait in one heap, least to compute again first, then
  * arrival: they are never refused, and are let in at a measured pace.

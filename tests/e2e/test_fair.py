@@ -219,3 +219,46 @@ def test_one_key_does_not_open_all_requests():
             assert refused == {"greedy": 8, "other": 3, "third": 3}, refused
             s.wait(lambda: s.post("/v1/completions", {"prompt": "Once", "max_tokens": 1}, headers={"Authorization": "Bearer greedy"})[0] == 200,
                    10, "a place once all have gone")
+
+
+def ask_from(address, port, tally, stop):
+    """Answers of 24 tokens, one after the other, as a client at this address; tally counts their tokens."""
+    body = json.dumps({"prompt": "Once upon a time", "max_tokens": 24, "ignore_eos": True})
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120, source_address=(address, 0))
+    while not stop.is_set():
+        connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        text = json.loads(answer.read())
+        if answer.status == 200 and not stop.is_set():
+            tally.append(text["usage"]["completion_tokens"])
+    connection.close()
+
+
+def test_addresses_share_where_no_key_is_asked():
+    """Thirty clients at one address, four at another, two slots: each address has its half of the tokens, and finds the other's prefix."""
+    with Serve(args=["--slots", 2]) as s:
+        crowd, few, stop = [], [], threading.Event()
+        clients = [threading.Thread(target=ask_from, args=("127.0.0.1", s.port, crowd, stop)) for _ in range(30)]
+        clients += [threading.Thread(target=ask_from, args=("127.0.0.2", s.port, few, stop)) for _ in range(4)]
+        for client in clients:
+            client.start()
+        try:
+            s.wait(lambda: len(crowd) >= 10 and few, 60, "both addresses are served")
+            del crowd[:], few[:]
+            s.wait(lambda: len(crowd) + len(few) >= 150, 120, "150 answers")
+            part = sum(few) / (sum(few) + sum(crowd))
+        finally:
+            stop.set()
+            for client in clients:
+                client.join()
+        # in order of arrival it would be 4 of 34
+        assert 0.35 < part < 0.65, f"the four got {part:.2f} of the tokens"
+        prompt = "A prompt that has blocks enough to be found again. " * 12
+        cached = []
+        for address in ("127.0.0.3", "127.0.0.4"):
+            connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60, source_address=(address, 0))
+            connection.request("POST", "/v1/completions", json.dumps({"prompt": prompt, "max_tokens": 1}), {"Content-Type": "application/json"})
+            cached.append(json.loads(connection.getresponse().read())["usage"]["prompt_tokens_details"]["cached_tokens"])
+            connection.close()
+        assert cached[0] < cached[1] and cached[1] > 32, f"cached tokens of the first and the second address: {cached}"
+        return f"the four got {part:.2f} of the tokens; {cached[1]} tokens cached by another address"

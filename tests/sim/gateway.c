@@ -90,6 +90,11 @@ static uint32_t new_truth(struct world *w) {
 
 /* ---- Submitting ---- */
 
+/* On days with keys whose it is; on others no tenant. */
+static struct u128 tenant_of(const struct world *w, const struct gateway_request *r) {
+    return w->keyless ? (struct u128){0} : (struct u128){.lo = 1 + r->truth % w->tenants};
+}
+
 static void submit(struct world *w, uint32_t idx, struct gateway_request *r) {
     const struct truth *t = &w->truths.items[r->truth];
     struct wire_choice choices[CHOICES];
@@ -108,9 +113,11 @@ static void submit(struct world *w, uint32_t idx, struct gateway_request *r) {
         .choices = choices,
         .choice_count = t->choice_count,
         .priority = r->priority,
-        .tenant = {.lo = 1 + r->truth % w->tenants},
+        .tenant = tenant_of(w, r),
         .resumed = r->resumed,
         .resumable = r->resumable};
+    if (w->keyless) /* addresses share */
+        submit.share = (struct u128){.lo = 1 + r->truth % w->tenants};
     if (r->deadline_at)
         submit.deadline_ms = r->deadline_at > w->now ? (uint32_t)(r->deadline_at - w->now) : 1;
     struct message *m = message_new(w, WIRE_SUBMIT);
@@ -194,7 +201,7 @@ static void attach(struct world *w, uint32_t idx, const struct gateway_request *
     }
     struct wire_attach message = {.request = t->id,
                                   .attempt = r->attempt,
-                                  .tenant = {.lo = 1 + r->truth % w->tenants},
+                                  .tenant = tenant_of(w, r),
                                   .choices = {choices, t->choice_count},
                                   .indexes = {indexes, t->choice_count}};
     for (uint32_t c = 0; c < t->choice_count; c++)

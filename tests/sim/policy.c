@@ -34,7 +34,7 @@
 static struct seen_sequence look(const struct sequence *q) {
     return (struct seen_sequence){.number = q->number,
                                   .q = q,
-                                  .tenant = q->request->tenant_id,
+                                  .tenant = q->request->share_id,
                                   .replica = q->replica,
                                   .cost = q->recompute_cost,
                                   .planned = q->planned,
@@ -227,7 +227,7 @@ static bool was_shut_out(const struct process *process, const struct sequence *p
         return false;
     for (size_t i = 0; i < turn->count; i++)
         if (turn->items[i].state != SEQ_QUEUED && seq_in_slot(turn->items[i].q) &&
-            u128_equal(turn->items[i].tenant, request->tenant_id))
+            u128_equal(turn->items[i].tenant, request->share_id))
             return false;
     return true;
 }
@@ -595,7 +595,7 @@ static void count_held(struct holdings *held, const struct sched *s, bool of_mod
         for (uint32_t k = 0; k < request->sequence_count; k++) {
             const struct sequence *q = &request->sequences[k];
             bool waits = q->state == SEQ_HELD || q->state == SEQ_QUEUED || q->state == SEQ_PARKED;
-            *held_by(held, request->tenant_id) += waits && !q->started;
+            *held_by(held, request->share_id) += waits && !q->started;
         }
     }
 }
@@ -642,13 +642,14 @@ void policy_reject(struct process *process, const struct wire_reject *reject) {
     const struct request *request = id_map_get(&s->request_ids, reject->request);
     if (request && request->model && reject->code == WIRE_REJECT_OVERLOADED &&
         may_wait(process, request->deadline_at != NEVER))
-        check_refusal(process, request->tenant_id, 0);
+        check_refusal(process, request->share_id, 0);
 }
 
 void policy_submit(struct process *process, const struct wire_submit *submit, bool refused) {
     if (refused && process->core->models.next != &process->core->models &&
         may_wait(process, submit->deadline_ms != 0))
-        check_refusal(process, submit->tenant, (uint32_t)submit->choice_count);
+        check_refusal(process, u128_is_zero(submit->share) ? submit->tenant : submit->share,
+                      (uint32_t)submit->choice_count);
 }
 
 void policy_turn_begins(struct process *process) {

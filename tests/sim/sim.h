@@ -295,6 +295,7 @@ struct world {
     } left;
     /* of the day */
     uint32_t worker_count, target_events, request_goal, arrival_ms, priority_levels, tenants;
+    bool keyless; /* no tenants: addresses share */
     bool class_sensitive;
     uint32_t killer_goal, killer_count; /* requests that abort their worker */
     struct sched_config config;

@@ -127,6 +127,7 @@ static void choose_day(struct world *w) {
     w->arrival_ms = 5 + below(w, 120);
     w->priority_levels = 1 + below(w, 3);
     w->tenants = 1 + below(w, 3);
+    w->keyless = mix(w->seed, 0x6b657973) % 3 == 0;
     w->target_events = 2000 + below(w, 600);
     sched_config_default(&w->config);
     struct sched_config *c = &w->config;

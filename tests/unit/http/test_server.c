@@ -7,6 +7,7 @@
 #include "http/http_server.h"
 #include "wire.h"
 
+#include <arpa/inet.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <sys/resource.h>
@@ -1102,4 +1103,27 @@ TEST(server_under_many_clients) {
     EXPECT_EQ(http_server_connection_count(b.server), 0);
     EXPECT_EQ(metric_value(&http_metrics[HTTP_METRIC_CONNECTIONS], 0), 0);
     END_BENCH();
+}
+
+static struct u128 address_of(const char *text) {
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)check_random())};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = v4.sin_port};
+    if (inet_pton(AF_INET, text, &v4.sin_addr) == 1)
+        return http_address_of((const struct sockaddr *)(const void *)&v4);
+    CHECK(inet_pton(AF_INET6, text, &v6.sin6_addr) == 1);
+    return http_address_of((const struct sockaddr *)(const void *)&v6);
+}
+
+/* Whose connection it is: of an IPv6 address the /64, but not where it carries one of IPv4. */
+TEST(server_tells_addresses_apart) {
+    static const char *const APART[] = {
+        "192.0.2.1",      "192.0.2.2",           "2001:db8::1",
+        "2001:db8:0:1::", "::ffff:198.51.100.7", "::ffff:198.51.100.8"};
+    for (size_t i = 0; i < ARRAY_LEN(APART); i++) {
+        EXPECT(!u128_is_zero(address_of(APART[i])));
+        for (size_t k = 0; k < ARRAY_LEN(APART); k++)
+            EXPECT(u128_equal(address_of(APART[i]), address_of(APART[k])) == (i == k));
+    }
+    EXPECT(u128_equal(address_of("2001:db8::1"), address_of("2001:db8::ffff:1:2:3")));
+    EXPECT(u128_equal(address_of("198.51.100.7"), address_of("::ffff:198.51.100.7")));
 }
