@@ -350,7 +350,8 @@ void sched_resend(struct sched *s, int64_t now, struct u128 from,
 
 static bool attach_is_valid(const struct sched *s, struct request *request,
                             const struct wire_attach *attach) {
-    if (!u128_equal(request->tenant_id, attach->tenant) || request->rejected)
+    if (!u128_equal(request->tenant_id, attach->tenant) || request->rejected ||
+        request_embeds(request))
         return false;
     if (!u128_is_zero(attach->new_request)) {
         const struct request *same = id_map_get(&s->request_ids, attach->new_request);

@@ -202,3 +202,17 @@ TEST(a_result_without_its_vector_is_refused) {
     EXPECT_EQ(sched_step_result(stage->s, stage->now, w->instance, &result), ERR_INVALID);
     stage_free(stage);
 }
+
+/* Nobody takes it up elsewhere: it has no stream. By its id, under a new one, it is not found. */
+TEST(a_prompt_that_becomes_a_vector_is_not_attached_to) {
+    struct stage *stage = stage_new(NULL);
+    EXPECT_EQ(stage_hello(stage, embed_worker(stage, 0, WIRE_POOLING_LAST)), 0);
+    send_embed(stage, 0, 40, 0);
+    const struct wire_attach attach = {.request = stage_id(0), .new_request = stage_id(1)};
+    sched_attach(stage->s, stage->now, stage->gateway, &attach);
+    EXPECT_EQ(stage->requests[1].reject, WIRE_REJECT_UNKNOWN);
+    EXPECT_EQ(stage->attached_count, 0);
+    stage_finish(stage);
+    EXPECT(is_embedded(stage, 0));
+    stage_free(stage);
+}
