@@ -261,12 +261,15 @@ static uint32_t count_tenant_new(const struct sched *s, const struct tenant *ten
 /* (7) Of a tenant that is the j-th largest: at most places / j. */
 static void check_shares(const struct sched *s, const struct waiting *w, uint32_t waiting_new) {
     bool beyond = waiting_new > s->config.waiting_max && list_is_empty(&s->fresh);
+    uint32_t slotted = 0;
     for (size_t i = 0; i < w->tenants.count; i++) {
         uint32_t own = count_tenant_new(s, w->tenants.items[i]), place = 0;
+        slotted += w->tenants.items[i]->slot_count > 0;
         for (size_t k = 0; k < w->tenants.count && own && beyond; k++)
             place += count_tenant_new(s, w->tenants.items[k]) >= own;
         CHECK(own * place <= s->config.waiting_max);
     }
+    CHECK(slotted == w->slotted); /* (9) */
 }
 
 static void check_waiting_new(const struct sched *s) {

@@ -420,5 +420,6 @@ void plan_release(struct sched *s) {
     vec_release(&b->sealed_hashes);
     vec_release(&b->prefills);
     vec_release(&b->order);
+    vec_release(&b->sharers);
     vec_release(&b->admitted);
 }

@@ -26,6 +26,7 @@ struct plan_build {
     VEC(struct u128) sealed_hashes;
     VEC(struct sequence *) prefills; /* have more than one token to compute */
     VEC(struct sequence *) order;    /* of decode rows */
+    VEC(struct tenant *) sharers;    /* want something of the step; step_share.c's */
     VEC(struct sequence *) admitted; /* their first row is in this plan */
 };
 

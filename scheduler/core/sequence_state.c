@@ -79,8 +79,10 @@ static void enter_slot(struct sched *s, struct sequence *q) {
     q->run_idx = r->running_count;
     r->running[r->running_count++] = q;
     replica_changed(r);
-    if (q->request->tenant->slot_count++ == 0)
+    if (q->request->tenant->slot_count++ == 0) {
         r->slot_kept_until = MIN(r->slot_kept_until, s->now); /* it was kept for this one */
+        r->model->waiting.slotted++;
+    }
     q->recomputing = seq_is_resumed(q);
     r->resume_count += q->recomputing;
     q->started = true;
@@ -96,9 +98,10 @@ static void leave_slot(struct sched *s, struct sequence *q, enum seq_state to) {
     seq_release_blocks(s, q);
     struct sequence *last = r->running[--r->running_count];
     r->running[q->run_idx] = last;
+    bool was_only = --q->request->tenant->slot_count == 0;
+    r->model->waiting.slotted -= was_only;
     /* a request after the other: the next one of this tenant finds a slot (place.c) */
-    if (--q->request->tenant->slot_count == 0 && to == SEQ_DONE && r->running_count &&
-        !request_is_probe(q->request))
+    if (was_only && to == SEQ_DONE && r->running_count && !request_is_probe(q->request))
         r->slot_kept_until = s->now + s->config.share_linger_ms;
     last->run_idx = q->run_idx;
     r->slots[q->slot] = NULL;

@@ -13,12 +13,13 @@ bool step_may_run(const struct replica *r, const struct sequence *q) {
            (!r->testing || q->group == r->testing);
 }
 
-/* Weights of those that want something. */
-static double sum_wants(const struct replica *r) {
-    const struct waiting *waiting = &r->model->waiting;
+/* Those that want something; their weights. */
+static double find_sharers(struct sched *s, const struct replica *r) {
+    struct plan_build *b = &s->plan_build;
     double weights = 0;
-    for (size_t i = 0; i < waiting->tenants.count; i++)
-        waiting->tenants.items[i]->step_want_ms = 0;
+    b->sharers.count = 0;
+    for (uint32_t i = 0; i < r->running_count; i++)
+        r->running[i]->request->tenant->step_want_ms = 0;
     for (uint32_t i = 0; i < r->running_count; i++) {
         const struct sequence *q = r->running[i];
         struct tenant *tenant = q->request->tenant;
@@ -27,6 +28,7 @@ static double sum_wants(const struct replica *r) {
         if (tenant->step_want_ms == 0) {
             tenant->weight = q->request->weight ? q->request->weight : QUOTA_WEIGHT;
             weights += tenant->weight;
+            vec_push(&b->sharers, tenant);
         }
         uint32_t tokens = MAX(MIN(q->tokens_hi - q->computed_hi, r->max_step_tokens), 1u);
         tenant->step_want_ms += r->cost.row_ms + r->cost.token_ms * tokens;
@@ -34,15 +36,17 @@ static double sum_wants(const struct replica *r) {
     return weights;
 }
 
-/* The longest step that slows nobody down by more than the others' weights. */
-static double longest(const struct replica *r, double weights) {
-    const struct waiting *waiting = &r->model->waiting;
+/* The longest step that slows nobody down by more than the others' weights; what all of them want. */
+static double longest(const struct sched *s, const struct replica *r, double weights,
+                      double *wanted) {
     double most = -1;
-    for (size_t i = 0; i < waiting->tenants.count; i++) {
-        const struct tenant *tenant = waiting->tenants.items[i];
+    *wanted = r->cost.step_ms;
+    for (size_t i = 0; i < s->plan_build.sharers.count; i++) {
+        const struct tenant *tenant = s->plan_build.sharers.items[i];
         double ms = (r->cost.step_ms + tenant->step_want_ms) * weights / tenant->weight;
-        if (tenant->step_want_ms > 0 && (most < 0 || ms < most))
+        if (most < 0 || ms < most)
             most = ms;
+        *wanted += tenant->step_want_ms;
     }
     return most;
 }
@@ -50,17 +54,17 @@ static double longest(const struct replica *r, double weights) {
 /* Who wants less than its part has what it wants; the others share what that leaves. Each has a row at
  * least, or nothing might run. */
 static const double LEAST_MS = 1e-6;
-static void share_out(const struct replica *r, double ms, double weights) {
-    const struct waiting *waiting = &r->model->waiting;
-    for (size_t i = 0; i < waiting->tenants.count; i++)
-        waiting->tenants.items[i]->step_ms = -1;
+static void share_out(const struct sched *s, double ms, double weights) {
+    struct tenant **items = s->plan_build.sharers.items;
+    size_t count = s->plan_build.sharers.count;
+    for (size_t i = 0; i < count; i++)
+        items[i]->step_ms = -1;
     for (bool again = true; again;) {
         double share = ms / weights;
         again = false;
-        for (size_t i = 0; i < waiting->tenants.count; i++) {
-            struct tenant *tenant = waiting->tenants.items[i];
-            if (tenant->step_ms >= 0 || tenant->step_want_ms <= 0 ||
-                tenant->step_want_ms > share * tenant->weight)
+        for (size_t i = 0; i < count; i++) {
+            struct tenant *tenant = items[i];
+            if (tenant->step_ms >= 0 || tenant->step_want_ms > share * tenant->weight)
                 continue;
             tenant->step_ms = tenant->step_want_ms;
             ms -= tenant->step_want_ms;
@@ -68,35 +72,30 @@ static void share_out(const struct replica *r, double ms, double weights) {
             again = weights > 0;
         }
     }
-    for (size_t i = 0; i < waiting->tenants.count; i++) {
-        struct tenant *tenant = waiting->tenants.items[i];
-        if (tenant->step_ms < 0 && weights > 0)
-            tenant->step_ms = ms / weights * tenant->weight;
-        tenant->step_ms = MAX(tenant->step_ms, LEAST_MS);
+    for (size_t i = 0; i < count; i++) {
+        if (items[i]->step_ms < 0 && weights > 0)
+            items[i]->step_ms = ms / weights * items[i]->weight;
+        items[i]->step_ms = MAX(items[i]->step_ms, LEAST_MS);
     }
 }
 
 bool step_share(struct sched *s, struct replica *r) {
     const struct step_cost *cost = &r->cost;
-    if (r->stage_count > 1 || cost->row_ms + cost->token_ms <= 0)
+    bool lingers = s->now < r->share_until, alone = r->model->waiting.slotted <= 1;
+    if (r->stage_count > 1 || cost->row_ms + cost->token_ms <= 0 || (alone && !lingers))
         return false;
-    double weights = sum_wants(r), most = longest(r, weights), wanted = cost->step_ms;
-    uint32_t count = 0;
-    const struct waiting *waiting = &r->model->waiting;
-    for (size_t i = 0; i < waiting->tenants.count; i++) {
-        count += waiting->tenants.items[i]->step_want_ms > 0;
-        wanted += waiting->tenants.items[i]->step_want_ms;
-    }
+    double weights = find_sharers(s, r), wanted, most = longest(s, r, weights, &wanted);
+    size_t count = s->plan_build.sharers.count;
     if (count > 1) {
         r->share_ms = most;
         r->share_until = s->now + s->config.share_linger_ms;
-    } else if (s->now < r->share_until) {
+    } else if (lingers) {
         most = r->share_ms;
     } else {
         return false;
     }
     if (!count || wanted <= most)
         return false;
-    share_out(r, MAX(most - cost->step_ms, 0), weights);
+    share_out(s, MAX(most - cost->step_ms, 0), weights);
     return true;
 }

@@ -24,7 +24,8 @@
 bool step_may_run(const struct replica *r, const struct sequence *q);
 
 /* How long the replica's next step may be is shared out: each tenant's step_ms. false: there is no
- * bound, and step_ms means nothing. O(running + tenants), times those that want little. */
+ * bound, and step_ms means nothing. O(1) for who is alone; else O(running), and O(sharers) again for
+ * those that want little. */
 bool step_share(struct sched *s, struct replica *r);
 
 #endif

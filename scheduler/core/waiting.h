@@ -54,6 +54,7 @@ struct waiting {
     struct id_map tenant_ids;
     VEC(struct sequence *) resumed;
     uint32_t count;
+    uint32_t slotted; /* tenants that have a slot */
     uint64_t floor; /* served count of the tenant picked last */
 };
 

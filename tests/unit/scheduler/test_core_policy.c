@@ -1,3 +1,4 @@
+#include "scheduler/core/models.h"
 #include "stage.h"
 
 static struct stage *one_worker(const struct sched_config *config) {
@@ -839,6 +840,37 @@ TEST(policy_a_step_is_shared_by_tenants) {
     stage_finish(stage);
     for (uint32_t i = 0; i <= 20; i += i == 11 ? 9 : 1)
         EXPECT(stage_is_right(stage, i, 0, i < 12 ? 300 : 60));
+    stage_free(stage);
+}
+
+/* Who is alone in the slots is not looked at, whoever else waits, but for the moment after another
+ * was there. */
+TEST(policy_steps_of_one_alone_are_not_shared_out) {
+    enum { NOT_LOOKED_AT = 77 };
+    struct stage *stage = one_worker(NULL);
+    stage->workers[0].ms_per_token = 5;
+    for (uint32_t i = 0; i < 12; i++)
+        ask_of(stage, i, 1, 10, 300);
+    take_turns(stage, 10);
+    struct waiting *waiting = &model_find(stage->s, bytes_str(""))->waiting;
+    struct tenant *tenant = waiting_tenant_find(waiting, (struct u128){1, 0});
+    tenant->step_want_ms = NOT_LOOKED_AT;
+    take_turns(stage, 10);
+    EXPECT(tenant->step_want_ms == NOT_LOOKED_AT);
+    ask_of(stage, 20, 2, 3, 4);
+    for (int i = 0; i < 20 && !stage->requests[20].choices[0].finish; i++)
+        take_turns(stage, 1);
+    EXPECT(stage->requests[20].choices[0].finish != 0);
+    EXPECT(tenant->step_want_ms != NOT_LOOKED_AT);
+    tenant->step_want_ms = NOT_LOOKED_AT;
+    take_turns(stage, 1); /* it may come back */
+    EXPECT(tenant->step_want_ms != NOT_LOOKED_AT);
+    stage->now += stage->config.share_linger_ms;
+    take_turns(stage, 1);
+    tenant->step_want_ms = NOT_LOOKED_AT;
+    take_turns(stage, 5);
+    EXPECT(tenant->step_want_ms == NOT_LOOKED_AT);
+    stage_finish(stage);
     stage_free(stage);
 }
 
