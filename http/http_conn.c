@@ -160,6 +160,8 @@ void http_conn_lose(struct http_conn *conn, enum http_cut cut) {
 
 void http_conn_free(struct http_conn *conn) {
     struct http_thread *thread = conn->thread;
+    CHECK(conn->state == CONN_DEAD);
+    http_conn_count_unread(conn);
     bool refused = conn->refused;
     if (conn->prev)
         conn->prev->next = conn->next;
@@ -233,6 +235,7 @@ static void linger(struct http_conn *conn) {
 
 void http_conn_flushed(struct http_conn *conn) {
     size_t pending = http_conn_pending(conn);
+    http_conn_count_unread(conn);
     if (conn->state == CONN_IDLE && conn->peer_done)
         move(conn, CONN_LINGER);
     if (conn->state == CONN_LINGER)

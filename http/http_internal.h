@@ -51,6 +51,7 @@ struct http_conn {
     bool waits;           /* no request of it runs: counted for its address */
     struct u128 address;  /* http_address_of */
     uint32_t holder;      /* of its connection: the address as a number of http_share.h */
+    size_t unread;        /* bytes of its answers that are counted as not read */
     uint32_t body_holder; /* and of its body */
     int64_t body_end_ms;  /* deadline of the body */
     size_t body_seen;     /* bytes of the body at the beginning of this window */
@@ -108,7 +109,7 @@ struct http_server {
     atomic_bool draining;
     atomic_uint connection_count, refused_count; /* the refused ones are connections, too */
     uint64_t seed;                               /* of holders */
-    struct http_share connections, bodies;
+    struct http_share connections, bodies, unread;
     struct http_thread threads[HTTP_THREADS_MAX];
 };
 
@@ -144,6 +145,9 @@ void http_server_forget(struct http_server *server, bool refused);
 
 /* http_output.c */
 size_t http_conn_pending(const struct http_conn *conn);
+/* Counts what is pending now for the connection's address, unless it is no more than a stream may
+ * have. */
+void http_conn_count_unread(struct http_conn *conn);
 void http_conn_seal(struct http_conn *conn); /* frames what the stream has gathered */
 void http_conn_send(struct http_conn *conn); /* out to the kernel, the rest to the bufferevent */
 void http_thread_flush(struct http_thread *thread);

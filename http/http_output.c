@@ -18,6 +18,21 @@ size_t http_conn_pending(const struct http_conn *conn) {
     return conn->out.len + conn->chunk.len + evbuffer_get_length(bufferevent_get_output(conn->bev));
 }
 
+static void set_unread(struct http_conn *conn, size_t bytes) {
+    struct http_share *unread = &conn->thread->server->unread;
+    int64_t more = (int64_t)bytes - (int64_t)conn->unread;
+    if (!more)
+        return;
+    http_share_add_total(unread, more);
+    http_share_add_held(unread, conn->holder, more);
+    conn->unread = bytes;
+}
+
+void http_conn_count_unread(struct http_conn *conn) {
+    size_t pending = conn->state == CONN_DEAD ? 0 : http_conn_pending(conn);
+    set_unread(conn, pending > conn->thread->server->config.high_water ? pending : 0);
+}
+
 void http_conn_seal(struct http_conn *conn) {
     char size[20];
     if (!conn->chunk.len)

@@ -97,12 +97,23 @@ static bool status_has_body(int status) {
 
 /* ---- a complete answer ---- */
 
+/* No more than a stream may have pending needs none. */
+static bool has_room(const struct http_conn *conn, size_t bytes) {
+    struct http_server *server = conn->thread->server;
+    return bytes <= server->config.high_water ||
+           http_share_allows(&server->unread, conn->holder, bytes);
+}
+
 void http_respond(struct http_request *req, int status, const char *content_type,
                   const struct http_field *fields, size_t field_count, struct bytes body) {
     struct http_conn *conn = conn_of(req);
     if (conn->state == CONN_DEAD)
         return;
     CHECK(conn->state == CONN_HANDLING);
+    if (!has_room(conn, body.len)) {
+        http_conn_reject(conn, 503, "too many answers have not been read; try again later");
+        return;
+    }
     conn->keep_alive = conn->keep_alive && !atomic_load(&conn->thread->server->draining);
     add_head(conn, status, content_type, fields, field_count);
     if (status_has_body(status))
@@ -110,6 +121,7 @@ void http_respond(struct http_request *req, int status, const char *content_type
     buf_add(&conn->out, "\r\n", 2);
     if (status_has_body(status) && req->method != HTTP_HEAD)
         buf_add_bytes(&conn->out, body);
+    http_conn_count_unread(conn);
     http_conn_end_request(conn);
 }
 

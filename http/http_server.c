@@ -34,6 +34,7 @@ void http_config_init(struct http_config *config) {
         .headers_max = 100,
         .body_max_bytes = 4u << 20,
         .bodies_max_bytes = 256u << 20,
+        .unread_max_bytes = 256u << 20,
         .head_deadline_ms = 10000,
         .body_deadline_ms = 30000,
         .body_window_ms = 5000,
@@ -385,6 +386,7 @@ struct http_server *http_server_new(const struct http_config *config, struct err
     server->seed = random_u128().lo;
     server->connections.max = config->connections_max;
     server->bodies.max = config->bodies_max_bytes;
+    server->unread.max = config->unread_max_bytes;
     snprintf(server->host, sizeof server->host, "%s", config->host ? config->host : "127.0.0.1");
     signal(SIGPIPE, SIG_IGN);
     rc = open_listener(server, err);

@@ -109,6 +109,8 @@ struct http_config {
     uint64_t body_max_bytes;   /* of one request: 413 */
     /* of all requests held at once, shared as http_share.h says: 503 */
     uint64_t bodies_max_bytes;
+    /* of complete answers that clients have not read, shared by addresses in the same way: 503 */
+    uint64_t unread_max_bytes;
     uint32_t head_deadline_ms; /* from the first byte of a head (or from accept) to its end: 408 */
     uint32_t body_deadline_ms; /* from the end of the head to the end of the body: 408 */
     /* of a body that is still arriving in every body_window_ms: 408 */
@@ -196,7 +198,8 @@ void http_request_watch(struct http_request *req, const struct http_watch *watch
 void http_request_set_timer(struct http_request *req, uint32_t ms);
 
 /* Answers completely and ends the request. body is copied. content_type NULL: none sent. A HEAD
- * gets the headers alone. */
+ * gets the headers alone. Where the client's address has no part of the room for unread answers left
+ * (unread_max_bytes), it is a 503 instead, and the connection closes. */
 void http_respond(struct http_request *req, int status, const char *content_type,
                   const struct http_field *fields, size_t field_count, struct bytes body);
 /* Begins a response of unknown length: chunked for HTTP/1.1, ended by the close for 1.0. */

@@ -102,6 +102,31 @@ def peek(connection):
         return b""
 
 
+def test_documents_that_nobody_reads_are_bounded():
+    """Without a key, one address asks for the largest document again and again and reads none: it has half of the room, another the rest."""
+    with Serve(args=["--connections-max", "2000"]) as s:
+        document = len(s.get("/openapi.json")[1])
+        gateway = s.pids("gateway")[0]
+        before, sockets = resident_bytes(gateway), []
+        for _ in range((192 << 20) // document):
+            sockets.append(socket.socket())
+            sockets[-1].setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            sockets[-1].connect(("127.0.0.1", s.port))
+            sockets[-1].sendall(b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        s.wait(lambda: all(peek(x) for x in sockets), 20, "each has its first bytes")
+        refused = sum(b" 503 " in peek(x) for x in sockets)
+        held = (resident_bytes(gateway) - before) / (1 << 20)
+        assert len(sockets) / 8 < refused < len(sockets) / 2, f"{refused} of {len(sockets)} refused"
+        assert held < 128 + 32, f"{held:.0f} MB for documents that nobody reads"
+        connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=30, source_address=("127.0.0.2", 0))
+        connection.request("GET", "/openapi.json")
+        answer = connection.getresponse()
+        assert answer.status == 200 and len(answer.read()) > document / 2
+        for x in sockets + [connection]:
+            x.close()
+        return f"{held:.0f} MB held, {refused} of {len(sockets)} refused"
+
+
 def test_keys_have_their_bounds():
     """Two gateways, three keys: each may have what stands behind it, whichever gateway it asks, and metrics say so."""
     with tempfile.NamedTemporaryFile("w", prefix="trm-keys-") as keys:

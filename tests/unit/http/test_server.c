@@ -886,6 +886,45 @@ TEST(server_shares_the_room_for_bodies) {
     END_BENCH();
 }
 
+/* Of answers that nobody reads an address has no more than is free; what others ask for comes whole,
+ * and so does its own again once it has let go. */
+TEST(server_shares_the_room_for_unread_answers) {
+    enum { FIRST = 0x7f000001, OTHER = 0x7f000002, COUNT = 8, BIG = 3 << 20 };
+    BENCH(b.config.unread_max_bytes = 16 << 20; b.config.write_timeout_ms = 60000);
+    int fds[COUNT], refused_count = 0;
+    for (int i = 0; i < COUNT; i++) {
+        fds[i] = wire_connect_from(b.port, 4096, FIRST);
+        EXPECT(wire_send(fds[i], "GET /big HTTP/1.1\r\n" H "\r\n"));
+        buf_reset(&in);
+        EXPECT_EQ(wire_read_some(fds[i], &in, WIRE_TIMEOUT_MS), 1);
+        bool refused = !strncmp(buf_text(&in), "HTTP/1.1 503 ", 13);
+        EXPECT(refused == (i >= 3)); /* 3 MB of 16, 6, 9; who has 9 has more than 7 */
+        refused_count += refused;
+    }
+    EXPECT_EQ(refused_count, COUNT - 3);
+    for (int round = 0; round < 2; round++) { /* what was read takes nothing */
+        int other = wire_connect_from(b.port, 0, OTHER);
+        EXPECT(wire_send(other, "GET /big HTTP/1.1\r\n" H "\r\n"));
+        buf_reset(&in);
+        EXPECT_EQ(wire_take_response(other, &in, &out), 200);
+        EXPECT_EQ(out.len, BIG);
+        close(other);
+    }
+    for (int i = 0; i < COUNT; i++)
+        close(fds[i]);
+    int status = 503;
+    for (int i = 0; i < 100 && status != 200; i++) {
+        sleep_ms(20);
+        int fd = wire_connect_from(b.port, 0, FIRST);
+        EXPECT(wire_send(fd, "GET /big HTTP/1.1\r\n" H "\r\n"));
+        buf_reset(&in);
+        status = wire_take_response(fd, &in, &out);
+        close(fd);
+    }
+    EXPECT_EQ(status, 200);
+    END_BENCH();
+}
+
 /* A body that comes to a halt is not waited for as long as one that comes. */
 TEST(server_wants_a_body_to_come) {
     BENCH(b.config.body_deadline_ms = 4000; b.config.body_window_ms = 100;
