@@ -55,7 +55,7 @@ struct waiting {
     VEC(struct sequence *) resumed;
     uint32_t count;
     uint32_t slotted; /* tenants that have a slot */
-    uint64_t floor; /* served count of the tenant picked last */
+    uint64_t floor;   /* served count of the tenant picked last */
 };
 
 /* Of a queue without sequences and tenants. */
