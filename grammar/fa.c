@@ -482,13 +482,42 @@ int dfa_fold(struct dfa *d, struct fa_fuel *fuel, struct error *err) {
 
 /* ---- subset construction ---- */
 
+/* Large sets over many ranges of symbols may make few states and take long: so many states entered by
+ * closures cost what a new state does, and an edge that is sorted is worth some of them. */
+enum { WORK_OF_A_STATE = 4096, SORTED_EDGE = 128 };
+
+typedef VEC(struct fa_edge) fa_edge_vec;
+
 struct subset_work {
     const struct nfa *n;
     uint32_t *mark; /* [states] the round that has the state */
     uint32_t round;
+    uint32_t *free_first; /* [states + 1] where each one's free edges begin, */
+    uint32_t *free_to;    /* which lead there */
+    uint64_t work;        /* done since fuel was last taken for it */
     word_vec set, stack, cuts;
-    VEC(struct fa_edge) edges;
+    fa_edge_vec edges, open; /* of a set; those over the symbol looked at */
+    size_t opened;           /* of edges: those that begin up to there */
 };
+
+/* Free edges are followed for every symbol: apart from the others, which may be hundreds (those of
+ * \p{L}) and are looked at once for each set. */
+static void gather_free_edges(struct subset_work *w) {
+    const struct nfa *n = w->n;
+    uint32_t count = 0;
+    for (size_t i = 0; i < n->edges.count; i++)
+        count += n->edges.items[i].lo > n->edges.items[i].hi;
+    w->free_first = mem_calloc(n->first.count + 1, sizeof *w->free_first);
+    w->free_to = mem_calloc(count + 1, sizeof *w->free_to);
+    count = 0;
+    for (size_t i = 0; i < n->first.count; i++) {
+        w->free_first[i] = count;
+        for (uint32_t e = n->first.items[i]; e != FA_NONE; e = n->edges.items[e].next)
+            if (n->edges.items[e].lo > n->edges.items[e].hi)
+                w->free_to[count++] = n->edges.items[e].to;
+    }
+    w->free_first[n->first.count] = count;
+}
 
 static void close_set(struct subset_work *w) {
     w->round++;
@@ -500,15 +529,16 @@ static void close_set(struct subset_work *w) {
     }
     while (w->stack.count) {
         uint32_t s = w->stack.items[--w->stack.count];
-        for (uint32_t e = w->n->first.items[s]; e != FA_NONE; e = w->n->edges.items[e].next) {
-            const struct nfa_edge *edge = &w->n->edges.items[e];
-            if (edge->lo <= edge->hi || w->mark[edge->to] == w->round)
+        for (uint32_t e = w->free_first[s]; e < w->free_first[s + 1]; e++) {
+            uint32_t to = w->free_to[e];
+            if (w->mark[to] == w->round)
                 continue;
-            w->mark[edge->to] = w->round;
-            vec_push(&w->set, edge->to);
-            vec_push(&w->stack, edge->to);
+            w->mark[to] = w->round;
+            vec_push(&w->set, to);
+            vec_push(&w->stack, to);
         }
     }
+    w->work += w->set.count;
     w->set.count = sort_unique(w->set.items, w->set.count);
 }
 
@@ -533,6 +563,19 @@ static void gather_edges(struct subset_work *w, const uint32_t *set, size_t coun
     w->cuts.count = sort_unique(w->cuts.items, w->cuts.count);
     if (w->edges.count > 1)
         qsort(w->edges.items, w->edges.count, sizeof *w->edges.items, compare_edges);
+    w->open.count = w->opened = 0;
+    w->work += SORTED_EDGE * w->edges.count;
+}
+
+/* The edges over a symbol, in w->open; symbols come in order. */
+static void open_edges(struct subset_work *w, uint32_t symbol) {
+    size_t kept = 0;
+    for (size_t i = 0; i < w->open.count; i++)
+        if (w->open.items[i].hi >= symbol)
+            w->open.items[kept++] = w->open.items[i];
+    w->open.count = kept;
+    for (; w->opened < w->edges.count && w->edges.items[w->opened].lo <= symbol; w->opened++)
+        vec_push(&w->open, w->edges.items[w->opened]);
 }
 
 static uint32_t set_label(const struct nfa *n, const uint32_t *set, size_t count) {
@@ -549,6 +592,7 @@ int dfa_from_nfa(const struct nfa *n, uint32_t start, struct fa_fuel *fuel, stru
     bool fresh;
     int rc = 0;
     w.mark = mem_calloc(n->first.count + 1, sizeof *w.mark);
+    gather_free_edges(&w);
     *out = (struct dfa){0};
     vec_push(&w.set, start);
     close_set(&w);
@@ -558,15 +602,12 @@ int dfa_from_nfa(const struct nfa *n, uint32_t start, struct fa_fuel *fuel, stru
         gather_edges(&w, t.pool.items + s.first, s.count);
         struct dfa_state state = {(uint32_t)out->edges.count, 0,
                                   set_label(n, t.pool.items + s.first, s.count)};
-        size_t from = 0;
         for (size_t c = 0; c + 1 < w.cuts.count && !rc; c++) {
             uint32_t lo = w.cuts.items[c], hi = w.cuts.items[c + 1] - 1;
             w.set.count = 0;
-            while (from < w.edges.count && w.edges.items[from].hi < lo)
-                from++;
-            for (size_t e = from; e < w.edges.count && w.edges.items[e].lo <= lo; e++)
-                if (w.edges.items[e].hi >= lo)
-                    vec_push(&w.set, w.edges.items[e].to);
+            open_edges(&w, lo);
+            for (size_t e = 0; e < w.open.count; e++)
+                vec_push(&w.set, w.open.items[e].to);
             if (!w.set.count)
                 continue;
             w.set.count = sort_unique(w.set.items, w.set.count);
@@ -582,13 +623,21 @@ int dfa_from_nfa(const struct nfa *n, uint32_t start, struct fa_fuel *fuel, stru
         }
         state.edge_count = (uint32_t)out->edges.count - state.edge_first;
         vec_push(&out->states, state);
+        if (!rc && fuel->states < w.work / WORK_OF_A_STATE)
+            rc = out_of_fuel(err);
+        else if (!rc)
+            fuel->states -= (uint32_t)(w.work / WORK_OF_A_STATE);
+        w.work %= WORK_OF_A_STATE;
     }
     interner_release(&t);
     mem_free(w.mark);
+    mem_free(w.free_first);
+    mem_free(w.free_to);
     vec_release(&w.set);
     vec_release(&w.stack);
     vec_release(&w.cuts);
     vec_release(&w.edges);
+    vec_release(&w.open);
     if (rc)
         dfa_release(out);
     else

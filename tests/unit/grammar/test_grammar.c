@@ -695,6 +695,19 @@ TEST(too_many_checks_of_values_are_refused) {
     EXPECT(strstr(err.text, "1048576 steps"));
 }
 
+/* Few states, of which each has the ranges of a hundred copies of \p{L}. */
+TEST(many_ranges_at_once_are_refused_in_time) {
+    struct buf text = {0};
+    struct program p;
+    struct error err;
+    buf_add_str(&text, ".*(");
+    for (int i = 1; i < 100; i++)
+        buf_addf(&text, "\\p{L}{%d}|", i);
+    buf_add_str(&text, "a)x.*");
+    EXPECT(compile_text(GRAMMAR_REGEX, &text, &p, &err) == ERR_LIMIT);
+    EXPECT(strstr(err.text, "too many states"));
+}
+
 /* ---- masks ---- */
 
 /* Every byte, and texts that begin, end and cross what JSON is made of. */
