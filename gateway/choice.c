@@ -94,6 +94,7 @@ int choice_init(struct choice *c, uint32_t index, const struct choice_config *co
                 struct error *err) {
     *c = (struct choice){.index = index,
                          .has_stops = config->stop_count > 0,
+                         .patterns = config->stop_patterns,
                          .include_stop_text = config->include_stop_text};
     detok_init(&c->detok, config->tokenizer,
                (config->begins_text ? 0u : DETOKENIZE_CONTINUES) |
@@ -141,15 +142,34 @@ static void detokenize(struct choice *c, uint32_t id, struct buf *out) {
     c->detok.flags = flags;
 }
 
-/* True when a stop string is complete. */
+/* Appends the text in c->scratch up to where the choice ends. True when it does: a stop string is
+ * complete or a pattern found, whichever is first; a string, where both end at one byte. */
+static bool push_scratch(struct choice *c, struct buf *text) {
+    struct bytes piece = buf_bytes(&c->scratch);
+    c->has_pattern = c->patterns && finder_read(c->patterns, &c->pattern_state, piece, &piece.len,
+                                                &c->pattern_idx);
+    if (!c->has_stops) {
+        buf_add_bytes(text, piece);
+        return c->has_pattern;
+    }
+    if (piece.len > 0 && stop_push(&c->stop, piece, text)) {
+        c->has_pattern = false;
+        return true;
+    }
+    if (c->has_pattern)
+        stop_flush(&c->stop, text);
+    return c->has_pattern;
+}
+
+/* True when the choice ends. */
 static bool push_text(struct choice *c, uint32_t id, bool echoes, struct buf *text) {
-    if (!c->has_stops || echoes) {
+    if ((!c->has_stops && !c->patterns) || echoes) {
         detokenize(c, id, text);
         return false;
     }
     buf_reset(&c->scratch);
     detokenize(c, id, &c->scratch);
-    return c->scratch.len > 0 && stop_push(&c->stop, buf_bytes(&c->scratch), text);
+    return push_scratch(c, text);
 }
 
 bool choice_push(struct choice *c, uint32_t id, struct buf *out) {
@@ -171,15 +191,15 @@ bool choice_push(struct choice *c, uint32_t id, struct buf *out) {
 /* What the detokenizer and the matcher hold back. The last bytes may still complete a stop
  * string. */
 static void flush(struct choice *c, struct buf *text) {
-    if (!c->has_stops) {
+    if (!c->has_stops && !c->patterns) {
         detok_flush(&c->detok, text);
         return;
     }
     buf_reset(&c->scratch);
     detok_flush(&c->detok, &c->scratch);
-    if (c->scratch.len > 0 && stop_push(&c->stop, buf_bytes(&c->scratch), text))
+    if (push_scratch(c, text))
         c->finish = CHOICE_STOP;
-    else
+    else if (c->has_stops)
         stop_flush(&c->stop, text);
 }
 
@@ -205,6 +225,8 @@ enum choice_finish choice_reported_finish(const struct choice *c) {
 }
 
 struct bytes choice_stop_text(const struct choice *c) {
+    if (c->has_pattern)
+        return finder_pattern(c->patterns, c->pattern_idx);
     return c->has_stops ? stop_match(&c->stop) : bytes_of(NULL, 0);
 }
 

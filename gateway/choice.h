@@ -6,7 +6,7 @@
  * another process's death reads the same as an undisturbed one.
  *
  * What counts as output: every token pushed, up to and including the one that completes a stop
- * string. A stop *token* (the worker's finish) is counted but has no text, unless the client asked
+ * string or at which a stop pattern is found. A stop *token* (the worker's finish) is counted but has no text, unless the client asked
  * for stop text in the output.
  *
  * A chat's answer is then taken apart (text/parse/parse.h): content comes out, reasoning and tool
@@ -17,6 +17,7 @@
 #ifndef GATEWAY_CHOICE_H
 #define GATEWAY_CHOICE_H
 
+#include "grammar/finder.h"
 #include "text/parse/parse.h"
 #include "text/stop.h"
 #include "text/tokenizer/detokenizer.h"
@@ -42,6 +43,10 @@ struct choice {
     bool has_stops, include_stop_text;
     struct detok detok;
     struct stop stop;
+    const struct finder *patterns; /* borrowed; NULL: none */
+    uint32_t pattern_state;
+    size_t pattern_idx;    /* of the one found, */
+    bool has_pattern;      /* which ended it; its text stays */
     struct buf scratch;    /* between detokenizer and stop matcher */
     struct parser *parser; /* owned; NULL: the text is content as it is */
     struct parse_config parse;
@@ -64,6 +69,7 @@ struct choice_config {
     const struct tokenizer *tokenizer; /* borrowed while the choice lives */
     const struct bytes *stops;
     uint32_t stop_count;
+    const struct finder *stop_patterns; /* NULL: none; borrowed while the choice lives */
     bool include_stop_text, skip_special;
     /* the prompt has no text (special tokens alone): rules for the beginning of a text apply */
     bool begins_text;
@@ -84,8 +90,8 @@ MUST_CHECK int choice_init(struct choice *c, uint32_t index, const struct choice
                            struct error *err);
 /* Frees all it holds; a zeroed choice is fine. */
 void choice_release(struct choice *c);
-/* The next token: appends to out what text is certain now. True when a stop string is complete: the
- * choice has finished with CHOICE_STOP. */
+/* The next token: appends to out what text is certain now. True when a stop string is complete or a
+ * stop pattern found: the choice has finished with CHOICE_STOP. */
 bool choice_push(struct choice *c, uint32_t id, struct buf *out);
 /* The next token is a stop token that ends the choice: finishes with CHOICE_STOP, appends the text
  * held back. */
@@ -96,7 +102,7 @@ void choice_end(struct choice *c, enum choice_finish finish, struct buf *out);
 bool choice_is_short(const struct choice *c);
 /* How the choice ended, as clients are told: CHOICE_CALLS for a stop after tool calls. */
 enum choice_finish choice_reported_finish(const struct choice *c);
-/* The stop string that ended it; empty: none did. Borrowed from c. */
+/* The stop string or pattern that ended it; empty: none did. Borrowed from c. */
 struct bytes choice_stop_text(const struct choice *c);
 const char *choice_finish_text(enum choice_finish finish); /* "stop", "length", ... of the API */
 

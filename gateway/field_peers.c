@@ -6,6 +6,7 @@
  * would not have is refused, too. What changes neither passes.
  */
 #include "gateway/field.h"
+#include "grammar/finder.h"
 #include "http/http_server.h"
 
 /* llama.cpp: below 0 as many as fit. */
@@ -43,6 +44,21 @@ static int read_tier(struct field_reader *r, enum json_event first) {
         return -1;
     r->g->service_tier = true;
     return 0;
+}
+
+/* SGLang's: patterns at which the answer ends: one, or an array. */
+static int read_stop_patterns(struct field_reader *r, enum json_event first) {
+    struct bytes one;
+    if (first == JSON_ARRAY_BEGIN)
+        return field_strings(r, first, GENREQ_STOP_PATTERNS_MAX, FINDER_BYTES_MAX,
+                             &r->g->stop_patterns, &r->g->stop_pattern_count);
+    if (first != JSON_STRING)
+        return field_wrong_type(r, "a string or an array of strings", first);
+    if (field_string(r, first, FINDER_BYTES_MAX, &one))
+        return -1;
+    r->g->stop_pattern_count = one.len > 0;
+    r->g->stop_patterns = arena_copy(&r->g->arena, &one, sizeof one);
+    return r->g->stop_patterns ? 0 : field_too_large(r);
 }
 
 static int read_reasoning_format(struct field_reader *r, enum json_event first) {
@@ -144,7 +160,7 @@ static const struct field rows[] = {
     REFUSED_FIELD("options"),
     NEUTRAL_FIELD("do_preprocess", "true"),
     NEUTRAL_FIELD("detokenize", "true"),
-    REFUSED_FIELD("stop_regex"),
+    CUSTOM_FIELD("stop_regex", read_stop_patterns),
     REFUSED_FIELD("no_stop_trim"),
     NEUTRAL_FIELD("t_max_predict_ms", "<=0"),
     NEVER_FIELD("prompt_logprobs"),

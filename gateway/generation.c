@@ -345,6 +345,7 @@ static int init_submissions(struct generation *gen, struct u128 first, struct er
     struct choice_config config = {.tokenizer = gen->terms.model->text->tokenizer,
                                    .stops = g->stops,
                                    .stop_count = g->stop_count,
+                                   .stop_patterns = prepared->stop_patterns,
                                    .include_stop_text = g->include_stop_text,
                                    .skip_special = g->skip_special_tokens,
                                    .parse = &prepared->parse,
@@ -540,10 +541,13 @@ static int restore_parse(struct prepared *p, const struct presentation *shown, s
 static int restore(struct generation *gen, const struct taken_up *from, struct error *err) {
     const struct wire_submit *s = &from->submit;
     uint32_t choice_count = (uint32_t)s->choice_count;
+    struct api_error api;
     copy_terms(gen, s);
     copy_prepared(&gen->terms.prepared, s);
     if (restore_parse(&gen->terms.prepared, &from->shown, err))
         return ERR_INVALID;
+    if (prepare_stop_patterns(&gen->request, &gen->terms.prepared, &api))
+        return error_set(err, ERR_INVALID, "%s", api.text);
     init_answer(gen, from->shown.created_s);
     if (!gen->answer.form->has_ids || !event_position_fits(from->behind, choice_count))
         return error_set(err, ERR_INVALID,
@@ -606,7 +610,8 @@ static int check_job(const struct generation *gen, struct api_error *err) {
 /* The model is here. */
 static int start(struct generation *gen, struct api_error *err) {
     struct event_thread *thread = gen->thread;
-    if (prepare_cost(&gen->request) >= PREPARE_LONG_BYTES || constraint_is_wanted(&gen->request)) {
+    if (prepare_cost(&gen->request) >= PREPARE_LONG_BYTES || constraint_is_wanted(&gen->request) ||
+        gen->request.stop_pattern_count) {
         gen->job =
             prepare_pool_push(thread->gw->pool, &gen->request, gen->terms.holder, gen->terms.model,
                               draw_seed(&thread->gw->settings), thread->idx, gen);

@@ -25,7 +25,8 @@ enum {
     GENREQ_STOP_BYTES_MAX = 1024, /* of one stop string */
     /* of all: escaped, six times as many must fit into a presentation */
     GENREQ_STOPS_BYTES_MAX = 16384,
-    GENREQ_STOP_TOKENS_MAX = 40, /* the wire's bound less room for end-of-text ids */
+    GENREQ_STOP_PATTERNS_MAX = 16, /* of FINDER_BYTES_MAX at most */
+    GENREQ_STOP_TOKENS_MAX = 40,   /* the wire's bound less room for end-of-text ids */
     GENREQ_BIAS_MAX = 1024,
     GENREQ_ALLOWED_MAX = 1 << 18, /* ids; the largest vocabularies have as many */
     GENREQ_BAD_WORDS_MAX = 128,
@@ -199,6 +200,8 @@ struct genreq {
     int64_t min_tokens;
     const struct bytes *stops; /* stop strings, in order */
     uint32_t stop_count;
+    const struct bytes *stop_patterns; /* the answer ends where one is found (grammar/finder.h) */
+    uint32_t stop_pattern_count;
     struct u32s stop_tokens;
     bool ignore_eos, include_stop_text, skip_special_tokens, add_special_tokens;
     int64_t choice_count; /* n: choices of each prompt */

@@ -510,6 +510,18 @@ static void add_stop_token(struct prepared *p, uint32_t id) {
         p->stop_tokens[p->stop_token_count++] = id;
 }
 
+int prepare_stop_patterns(const struct genreq *g, struct prepared *p, struct api_error *api) {
+    struct error err;
+    if (!g->stop_pattern_count)
+        return 0;
+    int rc = finder_new(g->stop_patterns, g->stop_pattern_count, &p->stop_patterns, &err);
+    if (!rc)
+        return 0;
+    if (rc == ERR_MEMORY)
+        return api_error_out_of_memory(api);
+    return api_error_set(api, API_BAD_REQUEST, "stop_regex", "'stop_regex': %s", err.text);
+}
+
 static int fill_stop_tokens(const struct genreq *g, const struct served_model *m,
                             struct prepared *p, struct api_error *err) {
     struct tokens eos = tokenizer_eos(m->text->tokenizer);
@@ -585,7 +597,7 @@ int prepare(const struct genreq *g, const struct served_model *m, uint64_t seed,
         return -1;
     if (copy_bias(g, m, p, err) || fill_allowed(g, m, p, err) || fill_bad_words(g, m->text, p, err))
         return -1;
-    if (fill_stop_tokens(g, m, p, err))
+    if (fill_stop_tokens(g, m, p, err) || prepare_stop_patterns(g, p, err))
         return -1;
     return check_allowed(g, p, err);
 }
@@ -623,6 +635,7 @@ void prepared_release(struct prepared *p) {
     buf_release(&p->allowed);
     vec_release(&p->bad_words);
     parse_tools_free(&p->parse_tools);
+    finder_free(&p->stop_patterns);
     buf_release(&p->dry_breakers);
     buf_release(&p->grammar);
     *p = (struct prepared){0};

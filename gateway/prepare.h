@@ -10,6 +10,7 @@
 
 #include "gateway/genreq.h"
 #include "gateway/model_table.h"
+#include "grammar/finder.h"
 
 /* Of a prompt that is echoed: they must fit a grammar. */
 enum { ECHO_TOKENS_MAX = 100000 };
@@ -28,6 +29,7 @@ struct prepared {
     struct token_vec bad_words; /* owned: as the message has them */
     uint32_t stop_tokens[WIRE_MAX_STOP_TOKENS];
     uint32_t stop_token_count;
+    struct finder *stop_patterns;    /* owned; NULL: none */
     bool echo;                       /* the prompt is computed as output (submission.h), */
     bool hides_echo;                 /* for its log-probabilities alone: choices begin behind it */
     struct buf grammar;              /* owned: what the answer must look like; empty: anything */
@@ -39,6 +41,10 @@ struct prepared {
  * either way. */
 MUST_CHECK int prepare(const struct genreq *g, const struct served_model *model, uint64_t seed,
                        struct prepared *p, struct api_error *err);
+/* The patterns at which an answer to g ends, into p. 0, or -1 with *err filled: one of them cannot be
+ * sought. */
+MUST_CHECK int prepare_stop_patterns(const struct genreq *g, struct prepared *p,
+                                     struct api_error *err);
 /* As a request is sampled that says nothing of it. p->sampling; *p must be released. */
 void prepare_usual_sampling(const struct genreq *g, const struct text_model *text,
                             struct prepared *p);

@@ -24,6 +24,15 @@ static bool *flag_of(const struct genreq *g, size_t i) {
     return (bool *)(void *)((char *)(uintptr_t)g + flags[i].offset);
 }
 
+static void write_texts(struct json_writer *w, const char *key, const struct bytes *texts,
+                        uint32_t count) {
+    json_key(w, key);
+    json_begin_array(w);
+    for (uint32_t i = 0; i < count; i++)
+        json_string_bytes(w, texts[i]);
+    json_end_array(w);
+}
+
 void presentation_write(const struct genreq *g, const struct parse_config *parse,
                         struct u128 number, int64_t created_s, struct buf *out) {
     struct json_writer w;
@@ -53,11 +62,8 @@ void presentation_write(const struct genreq *g, const struct parse_config *parse
         json_key(&w, "tools");
         json_string_bytes(&w, g->tools);
     }
-    json_key(&w, "stops");
-    json_begin_array(&w);
-    for (uint32_t i = 0; i < g->stop_count; i++)
-        json_string_bytes(&w, g->stops[i]);
-    json_end_array(&w);
+    write_texts(&w, "stops", g->stops, g->stop_count);
+    write_texts(&w, "stop_patterns", g->stop_patterns, g->stop_pattern_count);
     json_end_object(&w);
 }
 
@@ -70,19 +76,20 @@ static bool read_text(struct json_reader *r, struct genreq *g, struct bytes *out
     return copy != NULL || text.len == 0;
 }
 
-static bool read_stops(struct json_reader *r, struct genreq *g) {
-    struct bytes *stops = arena_alloc(&g->arena, GENREQ_STOPS_MAX * sizeof *stops);
-    if (!stops || !json_expect(r, JSON_ARRAY_BEGIN))
+static bool read_texts(struct json_reader *r, struct genreq *g, uint32_t most,
+                       const struct bytes **out, uint32_t *count) {
+    struct bytes *texts = arena_alloc(&g->arena, most * sizeof *texts);
+    if (!texts || !json_expect(r, JSON_ARRAY_BEGIN))
         return false;
     for (enum json_event event; (event = json_next(r)) != JSON_ARRAY_END;) {
         const void *copy = NULL;
-        if (event == JSON_STRING && g->stop_count < GENREQ_STOPS_MAX)
+        if (event == JSON_STRING && *count < most)
             copy = arena_copy(&g->arena, r->text.data, r->text.len);
         if (!copy)
             return json_fail(r, "no list of stop strings");
-        stops[g->stop_count++] = bytes_of(copy, r->text.len);
+        texts[(*count)++] = bytes_of(copy, r->text.len);
     }
-    g->stops = stops;
+    *out = texts;
     return true;
 }
 
@@ -128,7 +135,10 @@ static bool read_member(struct json_reader *r, struct bytes key, struct genreq *
     if (bytes_equal(key, bytes_str("tools")))
         return read_text(r, g, &out->tools);
     if (bytes_equal(key, bytes_str("stops")))
-        return read_stops(r, g);
+        return read_texts(r, g, GENREQ_STOPS_MAX, &g->stops, &g->stop_count);
+    if (bytes_equal(key, bytes_str("stop_patterns")))
+        return read_texts(r, g, GENREQ_STOP_PATTERNS_MAX, &g->stop_patterns,
+                          &g->stop_pattern_count);
     return json_skip(r);
 }
 

@@ -1,5 +1,6 @@
 """Streams that are resumed: at any gateway, with the same key, byte by byte what the first connection would have had."""
 import asyncio
+import json
 import os
 import random
 import signal
@@ -46,6 +47,27 @@ def test_any_part_again_byte_by_byte():
             status, rest = fetch(s.port, "POST", path, body, {"X-Conversation-Id": name, "Last-Event-ID": events[1][0]})
             assert status == 200 and rest == b"".join(e for _, e in events[2:]), path
     return f"{compared} parts"
+
+
+def test_a_pattern_ends_it_at_the_same_byte_again():
+    """A stop_regex inside of a word: in one piece, streamed, and the rest of the stream at another gateway, which compiles it anew."""
+    plain = {"prompt": "Once upon a time", "max_tokens": 40, "seed": 6, "ignore_eos": True}
+    with Serve(gateways=2) as s:
+        text = s.post("/v1/completions", plain)[1]
+        free = text["choices"][0]["text"]
+        at = next(i for i in range(30, len(free)) if free[i - 2:i].isalpha() and free.index(free[i - 2:i]) == i - 2)
+        pattern = {"stop_regex": ["[" + free[at - 2] + "]" + free[at - 1], "never so"], "stop": "never so"}
+        choice = s.post("/v1/completions", {**plain, **pattern})[1]["choices"][0]
+        assert (choice["text"], choice["finish_reason"]) == (free[:at], "stop"), (free, choice)
+        _, whole = fetch(s.port, "POST", "/v1/completions", {**plain, **pattern, "stream": True}, {"X-Conversation-Id": "found"})
+        events = events_of(whole)
+        said = lambda raw: "".join(json.loads(e.split(b"data: ", 1)[1])["choices"][0]["text"] for _, e in events_of(raw) if b'"text"' in e)
+        assert said(whole) == free[:at] and b'"finish_reason":"stop"' in whole, whole[-300:]
+        for k in range(0, len(events), 3):
+            _, rest = fetch(s.port, "GET", "/v1/stream/found", headers={"Last-Event-ID": events[k][0]})
+            assert rest == b"".join(e for _, e in events[k + 1:]), (k, rest[:300])
+        status, refused = s.post("/v1/completions", {**plain, "stop_regex": "a*"})[:2]
+        assert status == 400 and refused["error"]["param"] == "stop_regex", refused
 
 
 def test_several_choices_by_events():

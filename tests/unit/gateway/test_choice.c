@@ -132,6 +132,60 @@ TEST(stop_strings_over_token_borders) {
     buf_release(&packed);
 }
 
+/* The answer ends behind the byte that completes a pattern, which may stand inside a token, and what
+ * a stop string held back comes out; of a string and a pattern that end at one byte the string counts. */
+TEST(stop_patterns_end_inside_of_tokens) {
+    static const char text[] = "all is well, this is the end of it";
+    static const struct {
+        const char *pattern, *stop, *out, *matched;
+        bool include;
+    } rows[] = {
+        {"t[g-i]e e", "the elk", "all is well, this is the e", "t[g-i]e e", false},
+        {"[a-d]l", NULL, "al", "[a-d]l", false},
+        {"i.*i.*i", "this", "all is well, ", "this", false},
+        {"i.*is", "this", "all is well, ", "this", false},
+        {"i.*is", "this", "all is well, this", "this", true},
+        {"wel", "this", "all is wel", "wel", false},
+        {"$x|it$", "nothing", text, "$x|it$", false},
+        {"^is|q", NULL, text, "", false},
+    };
+    struct buf packed, out;
+    struct tokenizer *t = load(&packed);
+    struct token_vec ids = encode(t, text);
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct bytes pattern = bytes_str(rows[i].pattern);
+        struct bytes stop = bytes_str(rows[i].stop ? rows[i].stop : "");
+        struct finder *finder;
+        struct error err;
+        struct choice c;
+        bool ended = false;
+        size_t used = 0;
+        CHECK(finder_new(&pattern, 1, &finder, &err) == 0);
+        struct choice_config config = {.tokenizer = t,
+                                       .stops = &stop,
+                                       .stop_count = rows[i].stop != NULL,
+                                       .stop_patterns = finder,
+                                       .include_stop_text = rows[i].include};
+        CHECK(choice_init(&c, 0, &config, &err) == 0);
+        buf_init(&out, 0);
+        while (!ended && used < ids.count)
+            ended = choice_push(&c, ids.items[used++], &out);
+        EXPECT_EQ(ended, *rows[i].matched != 0);
+        if (!ended)
+            choice_end(&c, CHOICE_LENGTH, &out);
+        EXPECT_EQ(c.finish, ended ? CHOICE_STOP : CHOICE_LENGTH);
+        EXPECT_EQ(c.token_count, used);
+        EXPECT_STR(buf_text(&out), rows[i].out);
+        EXPECT(bytes_equal(choice_stop_text(&c), bytes_str(rows[i].matched)));
+        choice_release(&c);
+        buf_release(&out);
+        finder_free(&finder);
+    }
+    vec_release(&ids);
+    tokenizer_free(&t);
+    buf_release(&packed);
+}
+
 TEST(held_back_text_comes_at_the_end) {
     static const char *const stops[] = {"well then"};
     struct buf packed, out;

@@ -95,6 +95,8 @@ TEST(presentation_is_read_as_it_was_written) {
     genreq_init(&g, GENREQ_MESSAGES);
     g.stops = STOPS;
     g.stop_count = 2;
+    g.stop_patterns = &STOPS[1];
+    g.stop_pattern_count = 1;
     g.include_usage = g.logprobs = g.include_stop_text = true;
     g.skip_special_tokens = g.parallel_tool_calls = false;
     presentation_write(&g, &parse, (struct u128){7, 9}, 1234, &text);
@@ -105,6 +107,7 @@ TEST(presentation_is_read_as_it_was_written) {
     EXPECT(call_format_find(shown.calls) == NULL);
     EXPECT(back.dialect == GENREQ_MESSAGES && back.stream && back.stop_count == 2);
     EXPECT(bytes_equal(back.stops[0], STOPS[0]) && bytes_equal(back.stops[1], STOPS[1]));
+    EXPECT(back.stop_pattern_count == 1 && bytes_equal(back.stop_patterns[0], STOPS[1]));
     EXPECT(back.include_usage && back.logprobs && back.include_stop_text);
     EXPECT(!back.skip_special_tokens && !back.parallel_tool_calls && !back.continuous_usage &&
            !back.return_token_ids && back.include_reasoning);

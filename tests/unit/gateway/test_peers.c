@@ -83,7 +83,7 @@ static const struct peer_field FIELDS[] = {
     {"options", "{\"num_predict\":1}", "{}"},
     {"do_preprocess", "false", "true"},
     {"detokenize", "false", "true"},
-    {"stop_regex", "\"x\" [\"x\"]", "\"\" []"},
+    {"stop_regex", "1 [\"\"] [1]", "\"\" [] \"x\" [\"x\"]"},
     {"no_stop_trim", "true", "false"},
     {"t_max_predict_ms", "100", "0 -1"},
     {"prompt_logprobs", "-1 21 true", "0 1 20"},

@@ -42,7 +42,7 @@ TEST(what_generate_cannot_do_is_refused_by_name) {
         {"{\"text\":\"a\",\"input_ids\":[1]}", "input_ids", "both"},
         {PARAMS("\"max_new_tokens\":-1"), "max_new_tokens", "between 0"},
         {PARAMS("\"temperature\":101"), "temperature", "at most 100"},
-        {PARAMS("\"stop_regex\":\"a\""), "stop_regex", "not offered"},
+        {PARAMS("\"stop_regex\":1"), "stop_regex", "array of strings"},
         {PARAMS("\"stream\":true"), "stream", "not offered"},
         {PARAMS("\"n\":129"), "n", "128"},
         {PARAMS("\"regex\":\"a\",\"json_schema\":\"{}\""), "json_schema", "both"},
@@ -105,6 +105,8 @@ TEST(an_answer_says_what_ended_it) {
          " th"},
         {"{\"text\":\"one two three\",\"sampling_params\":{\"stop\":\" th\",\"no_stop_trim\":true}}",
          "one two th", "stop", " th"},
+        {"{\"text\":\"one two three\",\"sampling_params\":{\"stop_regex\":\"x|[a-z]+ t\"}}",
+         "one t", "stop", "x|[a-z]+ t"},
         {"{\"text\":\"one two\"}", "one two", "stop", NULL},
     };
     struct world w;
