@@ -9,7 +9,8 @@
  * its schema can be turned around; places times counts at most 4096), uniqueItems (of items that are
  * at most ten listed values), unevaluatedProperties and -Items (where they see all that applies, and
  * no anyOf), $dynamicRef (to the only anchor of its name),
- * min/maxLength, pattern, formats of the table in schema_string.c, bounds of numbers, multipleOf
+ * min/maxLength, pattern, formats of the table in schema_string.c, contentEncoding base64,
+ * contentMediaType application/json (of JSON with arrays and objects two deep), bounds of numbers, multipleOf
  * (not too large). Keywords that say nothing about the value (title, default, ...) are passed over,
  * and so are unknown ones and unknown formats, as the specification has it. Everything else that
  * would change what is accepted is refused by its name.

@@ -43,10 +43,12 @@ static uint32_t negate_type(struct schema *s, uint32_t type) {
 
 /* One violation of a keyword each is added to `either`; false: it cannot be told. */
 static bool negate_keyword(struct schema *s, uint32_t k, uint32_t either, uint32_t depth) {
+    /* clang-format off */
     static const char *const SILENT[] = {
-        "title",    "description", "default",     "examples",   "$schema",  "$id",
-        "$comment", "$defs",       "definitions", "deprecated", "readOnly", "writeOnly",
-        "$anchor",  "format",      "then",        "else",       "example",  KEY_SILENT};
+        "title", "description", "default", "examples", "example", "$schema", "$id", "$comment",
+        "$anchor", "$defs", "definitions", "deprecated", "readOnly", "writeOnly", "then", "else",
+        "format", "contentEncoding", "contentMediaType", "contentSchema", KEY_SILENT};
+    /* clang-format on */
     static const struct {
         const char *keyword, *type, *opposite;
     } BOUNDS[] = {{"minimum", "number", "exclusiveMaximum"},

@@ -4,8 +4,11 @@
  * Numbers are what they are worth, however they are written: 100, 100.0 and 1e2 are one.
  *
  * A bound is compared digit by digit: a number without leading zeros is above another when it has
- * more digits in front of its point, or as many and the first one that differs is larger. Numbers
- * with bounds are written without exponents. multipleOf keeps the remainder of what was read.
+ * more digits in front of its point, or as many and the first one that differs is larger. One with
+ * an exponent is compared as programs write it: one digit, not 0, in front of the point, so that the
+ * exponents decide, and where they are equal the digits; other texts with exponents are not taken
+ * beside bounds. multipleOf keeps the remainder of what was read; where its divisor divides a power
+ * of ten, numbers with exponents are taken that are multiples whatever their digits.
  */
 #include "grammar/schema_internal.h"
 
@@ -14,7 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { DIGITS_MAX = 400, REMAINDERS_MAX = 20000 };
+enum { DIGITS_MAX = 800, REMAINDERS_MAX = 20000 };
 
 /* A decimal without exponent: sign, digits in front of and behind the point, no needless zeros. */
 struct decimal {
@@ -132,10 +135,16 @@ static void add_beyond(struct nfa *n, uint32_t from, const struct decimal *b, bo
     uint32_t beyond = nfa_state(n); /* behind the whole part of a number that is beyond b */
     add_fraction(n, beyond, whole, to);
     size_t count = b->whole_count;
+    uint32_t tail = (uint32_t)n->first.count; /* tail + k: k more digits of the whole part come */
+    for (size_t k = 0; k < MAX(count, (size_t)1); k++)
+        (void)nfa_state(n);
+    nfa_free_edge(n, tail, beyond);
+    for (uint32_t k = 1; k < count; k++)
+        nfa_edge(n, tail + k, '0', '9', tail + k - 1);
     if (above)
         add_long(n, from, count + 1, true, beyond);
-    for (size_t k = 1; k < count && !above; k++)
-        add_long(n, from, k, false, beyond);
+    for (uint32_t k = 1; k < count && !above; k++)
+        nfa_edge(n, from, '1', '9', tail + k - 1);
     if (count && !above)
         nfa_edge(n, from, '0', '0', beyond);
     /* As many digits: along b until one differs. A 0 alone stands for no digits. */
@@ -149,17 +158,11 @@ static void add_beyond(struct nfa *n, uint32_t from, const struct decimal *b, bo
     }
     for (size_t i = 0; i < count; i++) {
         uint8_t digit = (uint8_t)b->whole[i], least = i ? '0' : '1';
-        uint32_t next = nfa_state(n), free = nfa_state(n);
+        uint32_t next = nfa_state(n), free = tail + (uint32_t)(count - 1 - i);
         if (above && digit < '9')
             nfa_edge(n, along, digit + 1, '9', free);
         if (!above && digit > least)
             nfa_edge(n, along, least, digit - 1, free);
-        for (size_t k = i + 1; k < count; k++) {
-            uint32_t more = nfa_state(n);
-            nfa_edge(n, free, '0', '9', more);
-            free = more;
-        }
-        nfa_free_edge(n, free, beyond);
         nfa_edge(n, along, digit, digit, next);
         along = next;
     }
@@ -203,16 +206,150 @@ static void add_beyond(struct nfa *n, uint32_t from, const struct decimal *b, bo
     }
 }
 
+/* ---- unsigned numbers with exponents ---- */
+
+/* Integers of an exponent are above, below or at another one. */
+enum relation { AT, ABOVE, BELOW };
+
+/* Digits that are worth more or less than m, or m; zeros may stand in front. */
+static void add_size(struct nfa *n, uint32_t from, uint32_t m, enum relation r, uint32_t to) {
+    char digits[16];
+    size_t count = (size_t)snprintf(digits, sizeof digits, "%u", m);
+    uint32_t along = nfa_state(n);
+    nfa_edge(n, from, '0', '0', from);
+    nfa_free_edge(n, from, along);
+    if (r == BELOW && m > 0) /* 0 */
+        nfa_edge(n, from, '0', '0', to);
+    if (r == ABOVE)
+        add_long(n, along, m ? count + 1 : 1, true, to);
+    for (size_t k = 1; k < count && r == BELOW; k++)
+        add_long(n, along, k, false, to);
+    if (!m) {
+        if (r == AT)
+            nfa_edge(n, from, '0', '0', to);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint8_t digit = (uint8_t)digits[i], least = i ? '0' : '1';
+        uint32_t next = nfa_state(n), free = nfa_state(n);
+        if (r == ABOVE && digit < '9')
+            nfa_edge(n, along, digit + 1, '9', free);
+        if (r == BELOW && digit > least)
+            nfa_edge(n, along, least, digit - 1, free);
+        for (size_t k = i + 1; k < count; k++) {
+            uint32_t more = nfa_state(n);
+            nfa_edge(n, free, '0', '9', more);
+            free = more;
+        }
+        nfa_free_edge(n, free, to);
+        nfa_edge(n, along, digit, digit, next);
+        along = next;
+    }
+    if (r == AT)
+        nfa_free_edge(n, along, to);
+}
+
+/* Any digits, one at least. */
+static void add_digits(struct nfa *n, uint32_t from, uint32_t to) {
+    uint32_t more = nfa_state(n);
+    nfa_edge(n, from, '0', '9', more);
+    nfa_edge(n, more, '0', '9', more);
+    nfa_free_edge(n, more, to);
+}
+
+/* [eE] and an exponent. */
+static void add_exponent(struct nfa *n, uint32_t from, long than, enum relation r, uint32_t to) {
+    uint32_t sign = nfa_state(n), plus = nfa_state(n), minus = nfa_state(n);
+    uint32_t size = (uint32_t)labs(than);
+    nfa_edge(n, from, 'E', 'E', sign);
+    nfa_edge(n, from, 'e', 'e', sign);
+    nfa_free_edge(n, sign, plus);
+    nfa_edge(n, sign, '+', '+', plus);
+    nfa_edge(n, sign, '-', '-', minus);
+    if (than >= 0)
+        add_size(n, plus, size, r, to);
+    else if (r == ABOVE)
+        add_digits(n, plus, to);
+    if (than <= 0)
+        add_size(n, minus, size, r == ABOVE ? BELOW : r == BELOW ? ABOVE : AT, to);
+    else if (r == BELOW)
+        add_digits(n, minus, to);
+}
+
+/* Numbers of one digit, not 0, in front of the point and with an exponent, above or below b; b
+ * itself with `equal`. Those of integers are told by multiple_dfa. */
+static void add_scaled_beyond(struct nfa *n, uint32_t from, const struct decimal *b, bool above,
+                              bool equal, uint32_t to) {
+    char digits[DIGITS_MAX * 2];
+    size_t count = 0, first = 0;
+    uint32_t any = nfa_state(n), scaled = nfa_state(n);
+    nfa_edge(n, from, '1', '9', any);
+    add_fraction(n, any, false, scaled);
+    if (is_zero(b)) { /* they are all above it */
+        if (above) {
+            add_exponent(n, scaled, -1, ABOVE, to);
+            add_exponent(n, scaled, 0, BELOW, to);
+        }
+        return;
+    }
+    memcpy(digits, b->whole, b->whole_count);
+    memcpy(digits + b->whole_count, b->fraction, b->fraction_count);
+    for (count = b->whole_count + b->fraction_count; digits[count - 1] == '0';)
+        count--;
+    while (digits[first] == '0')
+        first++;
+    long exponent = (long)b->whole_count - (long)first - 1;
+    add_exponent(n, scaled, exponent, above ? ABOVE : BELOW, to);
+    /* The exponents are equal: along b's digits until one differs, missing ones being zeros. */
+    uint32_t same = nfa_state(n), along = from, rest = nfa_state(n);
+    nfa_edge(n, rest, '0', '9', rest);
+    nfa_free_edge(n, rest, same);
+    add_exponent(n, same, exponent, AT, to);
+    for (size_t i = first; i < count; i++) {
+        uint8_t digit = (uint8_t)digits[i], least = i > first ? '0' : '1';
+        uint32_t next = nfa_state(n), other = rest;
+        if (i == first) { /* behind it a fraction, or none */
+            other = nfa_state(n);
+            add_fraction(n, other, false, same);
+        }
+        if (above && digit < '9')
+            nfa_edge(n, along, digit + 1, '9', other);
+        if (!above && digit > least)
+            nfa_edge(n, along, least, digit - 1, other);
+        nfa_edge(n, along, digit, digit, next);
+        if (i + 1 < count ? !above : equal) /* zeros from here on: below b, or b */
+            nfa_free_edge(n, next, same);
+        along = next;
+        if (i == first) {
+            along = nfa_state(n);
+            nfa_edge(n, next, '.', '.', along);
+        }
+    }
+    if (count - first == 1) { /* nothing is read behind the point yet */
+        uint32_t zeros = nfa_state(n);
+        nfa_edge(n, along, '0', '0', zeros);
+        if (above)
+            nfa_edge(n, along, '1', '9', rest);
+        along = zeros;
+    }
+    nfa_edge(n, along, '0', '0', along);
+    if (equal)
+        nfa_free_edge(n, along, same);
+    if (above)
+        nfa_edge(n, along, '1', '9', rest);
+}
+
 static int beyond_dfa(struct schema *s, const struct bound *b, bool above, bool whole,
                       struct dfa *out, struct error *err) {
     static const struct decimal ZERO = {0};
     struct nfa n = {0};
     uint32_t from = nfa_state(&n), to = nfa_state(&n);
     n.labels.items[to] = 0;
-    if (b->set)
-        add_beyond(&n, from, &b->at, above, !b->open, whole, to);
-    else
-        add_beyond(&n, from, &ZERO, true, true, whole, to);
+    const struct decimal *at = b->set ? &b->at : &ZERO;
+    above |= !b->set;
+    add_beyond(&n, from, at, above, !b->set || !b->open, whole, to);
+    if (!s->b->plain)
+        add_scaled_beyond(&n, from, at, above, !b->open, to);
     int rc = dfa_from_nfa(&n, from, &s->b->fuel, out, err);
     nfa_release(&n);
     return rc;
@@ -266,6 +403,39 @@ static int range_dfa(struct schema *s, const struct range *r, bool whole, struct
 
 /* ---- multiples ---- */
 
+enum { SCALED_DIGITS_MAX = 17 };
+
+/* Up to so many digits behind the point, times a power of ten that is large enough for each such
+ * number to be a multiple: k divides a power. */
+static void add_scaled_multiples(struct nfa *n, uint32_t from, uint32_t k, uint32_t places) {
+    long power = 0;
+    uint32_t to = nfa_state(n), along = nfa_state(n);
+    for (; k % 10 == 0; power++)
+        k /= 10;
+    for (; k % 2 == 0 || k % 5 == 0; power++) /* either, now: their powers count as ten's */
+        k /= k % 2 ? 5 : 2;
+    if (k != 1)
+        return;
+    n->labels.items[to] = 0;
+    nfa_edge(n, from, '1', '9', along);
+    for (long digits = 0; digits <= SCALED_DIGITS_MAX; digits++) {
+        uint32_t next = nfa_state(n), zeros = nfa_state(n);
+        add_exponent(n, zeros, power - (long)places + digits - 1, ABOVE, to);
+        nfa_free_edge(n, along, zeros);
+        if (digits == 0) {
+            uint32_t point = nfa_state(n);
+            nfa_edge(n, along, '.', '.', point);
+            along = point;
+        }
+        uint32_t more = nfa_state(n);
+        nfa_edge(n, along, '0', '0', more);
+        nfa_edge(n, more, '0', '0', more);
+        nfa_free_edge(n, more, zeros);
+        nfa_edge(n, along, '0', '9', next);
+        along = next;
+    }
+}
+
 /* Numbers that are whole multiples of k / 10^places: [-]digits[.digits], where behind the first
  * `places` digits of the fraction only zeros follow. */
 static int multiple_dfa(struct schema *s, uint32_t k, uint32_t places, struct dfa *out,
@@ -305,8 +475,25 @@ static int multiple_dfa(struct schema *s, uint32_t k, uint32_t places, struct df
     nfa_edge(&n, minus, '0', '0', zero);
     n.labels.items[zero] = 0;
     nfa_edge(&n, zero, '.', '.', base + k);
+    if (!s->b->plain)
+        add_scaled_multiples(&n, minus, k, places);
     int rc = dfa_from_nfa(&n, start, &s->b->fuel, out, err);
     nfa_release(&n);
+    return rc;
+}
+
+/* Of the numbers in have the multiples. Takes have where it fails. */
+static int keep_multiples(struct schema *s, uint32_t k, uint32_t places, struct dfa *have,
+                          struct error *err) {
+    struct dfa more, both;
+    int rc = multiple_dfa(s, k, places, &more, err);
+    if (!rc) {
+        rc = dfa_and(have, &more, &s->b->fuel, &both, err);
+        dfa_release(&more);
+    }
+    dfa_release(have);
+    if (!rc)
+        *have = both;
     return rc;
 }
 
@@ -547,7 +734,7 @@ uint32_t schema_number_expr(struct schema *s, struct bytes text, bool exponents)
 
 uint32_t leaf_number(struct schema *s, const conjunction *c, bool whole) {
     struct range *r = mem_alloc(sizeof *r);
-    struct dfa have, more, both;
+    struct dfa have;
     struct error err;
     struct taken_out asks = {.c = c}, out = {.c = c};
     bool asked = taken_out_next(s, &asks) != 0;
@@ -561,24 +748,20 @@ uint32_t leaf_number(struct schema *s, const conjunction *c, bool whole) {
         goto done;
     }
     int rc = range_dfa(s, r, whole, &have, &err);
+    if (!rc && whole && !s->b->plain)
+        rc = keep_multiples(s, 1, 0, &have, &err);
     for (size_t i = 0; i < c->count && !rc; i++) {
         uint32_t k = 0, places = 0, node = tree_get(&s->t, c->items[i].node, "multipleOf");
         if (!node)
             continue;
-        if (tree_kind(&s->t, node) != TREE_NUMBER ||
-            !read_divisor(tree_text(&s->t, node), &k, &places))
+        if (tree_kind(&s->t, node) == TREE_NUMBER &&
+            read_divisor(tree_text(&s->t, node), &k, &places)) {
+            rc = keep_multiples(s, k, places, &have, &err);
+        } else {
+            dfa_release(&have);
             rc =
                 error_set(&err, ERR_UNSUPPORTED, "keyword \"multipleOf\" is too large or too fine");
-        if (!rc)
-            rc = multiple_dfa(s, k, places, &more, &err);
-        if (rc) {
-            dfa_release(&have);
-            break;
         }
-        rc = dfa_and(&have, &more, &s->b->fuel, &both, &err);
-        dfa_release(&have);
-        dfa_release(&more);
-        have = both;
     }
     for (uint32_t k; !rc && (k = taken_out_next(s, &out)) != 0;)
         rc = take_out(s, tree_text(&s->t, k), whole, &have, &err);

@@ -54,6 +54,19 @@ static const struct {
     {"relative-json-pointer", "(?:0|[1-9]\\d*)(?:#|(?:/(?:[^~/]|~[01])*)*)"},
 };
 
+/* contentEncoding: RFC 4648, with its padding */
+#define BASE64 "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
+/* contentMediaType: JSON with arrays and objects two deep, which is what an automaton can hold */
+#define JSON_STRING "\"(?:[^\"\\\\\\x00-\\x1f]|\\\\(?:[\"\\\\/bfnrt]|u[0-9A-Fa-f]{4}))*\""
+#define JSON_LEAF   JSON_STRING "|-?(?:0|[1-9]\\d*)(?:\\.\\d+)?(?:[eE][+-]?\\d+)?|true|false|null|"
+#define JSON_SPACE  "[ \\t\\r\\n]*"
+#define JSON_AROUND(leaf, value)                                                                   \
+    JSON_SPACE "(?:" leaf "\\[(?:" JSON_SPACE "|" value "(?:," value ")*)\\]|\\{(?:" JSON_SPACE    \
+               "|" JSON_SPACE JSON_STRING JSON_SPACE ":" value                                     \
+               "(?:," JSON_SPACE JSON_STRING JSON_SPACE ":" value ")*)\\})" JSON_SPACE
+#define JSON_FLAT JSON_SPACE "(?:" JSON_LEAF "\\[" JSON_SPACE "\\]|\\{" JSON_SPACE "\\})" JSON_SPACE
+#define JSON_TEXT JSON_AROUND(JSON_LEAF, JSON_AROUND(JSON_LEAF, JSON_FLAT))
+
 /* ---- automata of strings ---- */
 
 /* *have: what was gathered so far, if anything; joined with *more, which is taken. */
@@ -124,6 +137,25 @@ static bool add_not_enum(struct schema *s, uint32_t list, struct dfa *have, bool
     return ok;
 }
 
+/* Keywords that say what a string holds, as draft 7 lets them bind. Other encodings and types say
+ * nothing that could be enforced. */
+static bool add_content(struct schema *s, uint32_t node, struct dfa *have, bool *any) {
+    uint32_t type = tree_get(&s->t, node, "contentMediaType");
+    uint32_t encoding = tree_get(&s->t, node, "contentEncoding");
+    bool json = type && tree_is(&s->t, type, "application/json");
+    bool base64 = encoding && tree_is(&s->t, encoding, "base64");
+    if (json && base64) {
+        schema_fail(s, ERR_UNSUPPORTED,
+                    "keyword \"contentMediaType\": JSON in base64 cannot be enforced");
+        return false;
+    }
+    if (base64)
+        return add_pattern(s, "contentEncoding", bytes_str(BASE64), true, have, any);
+    if (json && !encoding)
+        return add_pattern(s, "contentMediaType", bytes_str(JSON_TEXT), true, have, any);
+    return true;
+}
+
 static bool add_member(struct schema *s, uint32_t node, struct dfa *have, bool *any) {
     uint32_t pattern = tree_get(&s->t, node, "pattern");
     uint32_t format = tree_get(&s->t, node, "format");
@@ -134,6 +166,7 @@ static bool add_member(struct schema *s, uint32_t node, struct dfa *have, bool *
     for (size_t i = 0; i < ARRAY_LEN(FORMATS) && format && ok; i++)
         if (tree_is(&s->t, format, FORMATS[i].name))
             ok = add_pattern(s, "format", bytes_str(FORMATS[i].pattern), true, have, any);
+    ok = ok && add_content(s, node, have, any);
     if (ok && other) {
         struct dfa d;
         struct error err;

@@ -144,8 +144,9 @@ static size_t count_chars(struct bytes text) {
 }
 
 bool schema_text_accepted(struct schema *s, uint32_t node, uint32_t value) {
-    static const char *const OF_STRINGS[] = {"pattern", "format", KEY_NOT_PATTERN, KEY_NOT_ENUM,
-                                             NULL},
+    static const char *const OF_STRINGS[] =
+        {"pattern",    "format", "contentEncoding", "contentMediaType", KEY_NOT_PATTERN,
+         KEY_NOT_ENUM, NULL},
                              *const OF_NUMBERS[] = {"minimum",          "maximum",
                                                     "exclusiveMinimum", "exclusiveMaximum",
                                                     "multipleOf",       NULL};
