@@ -6,7 +6,7 @@
  *
  *   vq, vi, vf    bytes, int32, f32; vectors of the compiler's, so +, &, >> are lane by lane
  *   vs            a start in int32 and sums of u * x over the four bytes of a lane, u unsigned:
- *                 s_first, then s_add; at most S_STEPS_4_BITS, S_STEPS_6_BITS or S_STEPS_8_BITS of
+ *                 s_first, then s_add; at most S_STEPS_n_BITS of
  *                 them; s_end gives start and sums as int32
  *   i_dot         where S_STEPS_8_BITS is 0: i + the sum of w * x, w from -128, x from -127
  *   q_word        the 4 bytes at p in every lane;  q_lookup  table[index], indexes below 16
@@ -39,7 +39,7 @@ enum {
 /* Which arithmetic a type's integers need: v = u - offset, or minima and u alone. */
 enum kind {
     KIND_4,      /* u < 16, offset 8 */
-    KIND_5,      /* u < 64, offset 16 */
+    KIND_5,      /* u < 32, offset 16 */
     KIND_HALVES, /* u < 64, offset 32, a scale for each 16 */
     KIND_8,      /* offset 128; where S_STEPS_8_BITS is 0, v as it is */
     KIND_4_MINIMA,
@@ -55,6 +55,7 @@ ALWAYS_INLINE int32_t offset_of(const enum kind kind) {
 ALWAYS_INLINE int steps_of(const enum kind kind) {
     return kind == KIND_8                            ? S_STEPS_8_BITS
            : kind == KIND_4 || kind == KIND_4_MINIMA ? S_STEPS_4_BITS
+           : kind == KIND_5 || kind == KIND_5_MINIMA ? S_STEPS_5_BITS
                                                      : S_STEPS_6_BITS;
 }
 ALWAYS_INLINE bool has_minima(const enum kind kind) {

@@ -1,16 +1,17 @@
 /*
  * int8_avx2.h - the operations of int8.inc.h on vectors of 32 bytes, 8 outputs each. The including
  * file gives INT8_VARIANT and INT8_NAME. With AVX-VNNI four products go into 32 bits at once;
- * without it pairs are added to 16 bits, which hold eight pairs of 4 bits times 8, or two of 6 bits.
+ * without it pairs are added to 16 bits, which hold eight pairs of 4 bits times 8, four of 5 bits, or
+ * two of 6 bits.
  */
 #include "kernels/cpu/int8_quantize.h"
 
 #ifdef __AVXVNNI__
 #define S_STEPS_8_BITS 8
-enum { LANES = 8, S_STEPS_4_BITS = 8, S_STEPS_6_BITS = 8 };
+enum { LANES = 8, S_STEPS_4_BITS = 8, S_STEPS_5_BITS = 8, S_STEPS_6_BITS = 8 };
 #else
 #define S_STEPS_8_BITS 0
-enum { LANES = 8, S_STEPS_4_BITS = 8, S_STEPS_6_BITS = 2 };
+enum { LANES = 8, S_STEPS_4_BITS = 8, S_STEPS_5_BITS = 4, S_STEPS_6_BITS = 2 };
 #endif
 typedef uint8_t vq __attribute__((vector_size(32)));
 typedef uint32_t vu __attribute__((vector_size(32)));

@@ -7,10 +7,10 @@
 
 #ifdef __AVX512VNNI__
 #define S_STEPS_8_BITS 8
-enum { LANES = 16, S_STEPS_4_BITS = 8, S_STEPS_6_BITS = 8 };
+enum { LANES = 16, S_STEPS_4_BITS = 8, S_STEPS_5_BITS = 8, S_STEPS_6_BITS = 8 };
 #else
 #define S_STEPS_8_BITS 0
-enum { LANES = 16, S_STEPS_4_BITS = 8, S_STEPS_6_BITS = 2 };
+enum { LANES = 16, S_STEPS_4_BITS = 8, S_STEPS_5_BITS = 4, S_STEPS_6_BITS = 2 };
 #endif
 typedef uint8_t vq __attribute__((vector_size(64)));
 typedef uint32_t vu __attribute__((vector_size(64)));

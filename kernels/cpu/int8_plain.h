@@ -8,7 +8,7 @@
 #include "kernels/integers.h"
 
 #define S_STEPS_8_BITS 0
-enum { S_STEPS_4_BITS = 8, S_STEPS_6_BITS = 8 };
+enum { S_STEPS_4_BITS = 8, S_STEPS_5_BITS = 8, S_STEPS_6_BITS = 8 };
 typedef uint8_t vq __attribute__((vector_size(4 * LANES)));
 typedef uint32_t vu __attribute__((vector_size(4 * LANES)));
 typedef int32_t vi __attribute__((vector_size(4 * LANES)));
