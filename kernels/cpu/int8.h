@@ -16,10 +16,9 @@
 enum { INT8_LANES_MAX = 16, INT8_CHUNK = 512, INT8_UNIT_MAX = 256 };
 
 /*
- * Quantized activations of some rows. A row is `cols` values, then an array for each member of
- * struct int8_scale, one item a block. Its stride is an odd number of cache lines, so that rows side
- * by side do not meet in the same sets of a cache. INT8_SPARE_ROWS more may be read, their values
- * are of no consequence.
+ * Quantized activations of some rows. A row is `cols` values, then four arrays (int8_scales), one item a
+ * block. Its stride is an odd number of cache lines, so that rows side by side do not meet in the same
+ * sets of a cache. INT8_SPARE_ROWS more may be read, their values are of no consequence.
  */
 enum { INT8_SPARE_ROWS = 15 };
 struct int8_rows {
@@ -33,9 +32,17 @@ static inline size_t int8_stride(uint32_t cols) {
 static inline int8_t *int8_values(const struct int8_rows *rows, size_t t) {
     return (int8_t *)(rows->data + t * rows->stride);
 }
-/* d of the row's blocks; behind it, cols / 32 items each, sum, total, first. */
+/* d of the row's blocks; behind it, cols / 32 items each, `sum` of struct int8_scale, then minus the sums
+ * of q over the block and over its first half, each in 4 bytes as the variant wants it. */
 static inline float *int8_scales(const struct int8_rows *rows, size_t t) {
     return (float *)(rows->data + t * rows->stride + rows->cols);
+}
+
+/* Minus the sums of a block and of its first half in 32 bits. */
+static inline void int8_sums_32(const struct int8_scale *s, void *whole, void *first) {
+    int32_t sums[2] = {-s->total, -s->first};
+    memcpy(whole, &sums[0], 4);
+    memcpy(first, &sums[1], 4);
 }
 
 /* One product of such rows: outputs of w into out [row_count, out_stride]. */

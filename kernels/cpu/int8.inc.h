@@ -5,10 +5,15 @@
  * vectors of 4 * LANES bytes:
  *
  *   vq, vi, vf    bytes, int32, f32; vectors of the compiler's, so +, &, >> are lane by lane
- *   vs            a start in int32 and sums of u * x over the four bytes of a lane, u unsigned:
- *                 s_first, then s_add; at most S_STEPS_n_BITS of
- *                 them; s_end gives start and sums as int32
- *   i_dot         where S_STEPS_8_BITS is 0: i + the sum of w * x, w from -128, x from -127
+ *   vs, vn        sums of u * x over the four bytes of a lane, u unsigned; its numbers, int16 for two
+ *                 bytes each or int32, which wrap: between the steps a sum may be too large for them,
+ *                 not at the end. s_first, then s_add, s_behind: s_first after a start; s_end gives
+ *                 them as int32
+ *   s_sums        of a block's activations: minus their sum, and that of its first half, as numbers of
+ *                 vs in 4 bytes each
+ *   DOT_8         whether u may have 8 bits; i_dot where not: i + the sum of w * x, w from -128, x
+ *                 from -127
+ *   SUMS_5        so many s_add of u < 32 fit a number that does not wrap
  *   q_word        the 4 bytes at p in every lane;  q_lookup  table[index], indexes below 16
  *   i_bytes, f_bytes, f_signed  LANES bytes at p, unsigned or signed: GCC 12 converts its own vectors
  *                 of bytes one by one
@@ -41,22 +46,17 @@ enum kind {
     KIND_4,      /* u < 16, offset 8 */
     KIND_5,      /* u < 32, offset 16 */
     KIND_HALVES, /* u < 64, offset 32, a scale for each 16 */
-    KIND_8,      /* offset 128; where S_STEPS_8_BITS is 0, v as it is */
+    KIND_8,      /* offset 128; without DOT_8 v as it is */
     KIND_4_MINIMA,
     KIND_5_MINIMA
 };
-ALWAYS_INLINE int32_t offset_of(const enum kind kind) {
-    return kind == KIND_4        ? 8
-           : kind == KIND_5      ? 16
-           : kind == KIND_HALVES ? 32
-           : kind == KIND_8      ? (S_STEPS_8_BITS ? 128 : 0)
-                                 : 0;
-}
-ALWAYS_INLINE int steps_of(const enum kind kind) {
-    return kind == KIND_8                            ? S_STEPS_8_BITS
-           : kind == KIND_4 || kind == KIND_4_MINIMA ? S_STEPS_4_BITS
-           : kind == KIND_5 || kind == KIND_5_MINIMA ? S_STEPS_5_BITS
-                                                     : S_STEPS_6_BITS;
+/* The offset is 2 to this power; 0 without one. */
+ALWAYS_INLINE int offset_bits(const enum kind kind) {
+    return kind == KIND_4            ? 3
+           : kind == KIND_5          ? 4
+           : kind == KIND_HALVES     ? 5
+           : kind == KIND_8 && DOT_8 ? 7
+                                     : 0;
 }
 ALWAYS_INLINE bool has_minima(const enum kind kind) {
     return kind == KIND_4_MINIMA || kind == KIND_5_MINIMA;
@@ -98,7 +98,7 @@ static inline vf f_at(const void *p) {
 
 /* Signed bytes as KIND_8 has them. */
 ALWAYS_INLINE vq eight_bits(vq v) {
-    return S_STEPS_8_BITS ? v ^ 0x80 : v;
+    return DOT_8 ? v ^ 0x80 : v;
 }
 
 /* Low nibbles, then high ones, of 4 vectors: columns as in Q4_0. */
@@ -385,15 +385,22 @@ struct dots {
     const uint8_t *ahead; /* packed weights to fetch meanwhile, so many lines of a cache a block */
     uint32_t ahead_lines;
 };
-ALWAYS_INLINE int32_t int_at(const float *array) {
-    int32_t i;
-    memcpy(&i, array, 4);
-    return i;
+
+/* What sums of a row's span begin with. */
+ALWAYS_INLINE vs start_of(const enum kind kind, const int span, const float *row, size_t array) {
+    vn sums =
+        (vn)q_word((const int8_t *)(row + (kind == KIND_HALVES && span == 0 ? 3 : 2) * array));
+    if (span)
+        sums -= (vn)q_word((const int8_t *)(row + 3 * array));
+    return (vs)(sums << offset_bits(kind));
 }
 
+#if !DOT_8
 ALWAYS_INLINE void dot_signed(const int rows, const struct pair *w, const int8_t *x, size_t stride,
                               vi sum[ROWS_MAX][2]) {
-#if S_STEPS_8_BITS == 0
+    UNROLL
+    for (int r = 0; r < rows; r++)
+        sum[r][0] = sum[r][1] = (vi){0};
     UNROLL
     for (int i = 0; i < WORDS; i++) {
         UNROLL
@@ -403,13 +410,15 @@ ALWAYS_INLINE void dot_signed(const int rows, const struct pair *w, const int8_t
             sum[r][1] = i_dot(sum[r][1], w->half[1].q[i], xv);
         }
     }
-#endif
 }
+#endif
 
-/* Words [from, from + words), `steps` of them a run. */
-ALWAYS_INLINE void dot_unsigned(const int rows, const int from, const int words, const int steps,
-                                const struct pair *w, const int8_t *x, size_t stride,
-                                vi sum[ROWS_MAX][2]) {
+/* The span's words of both halves. */
+ALWAYS_INLINE void dot_unsigned(const enum kind kind, const int rows, const int span,
+                                const struct pair *w, const int8_t *x, const float *d,
+                                const struct dots *m, vi sum[ROWS_MAX][2]) {
+    const int words = kind == KIND_HALVES ? WORDS / 2 : WORDS, from = span * words,
+              steps = kind == KIND_5_MINIMA ? MIN(words, SUMS_5) : words;
     UNROLL
     for (int i = from; i < from + words; i += steps) {
         vs s[ROWS_MAX][2];
@@ -417,17 +426,23 @@ ALWAYS_INLINE void dot_unsigned(const int rows, const int from, const int words,
         for (int j = i; j < i + steps; j++) {
             UNROLL
             for (int r = 0; r < rows; r++) {
-                vq xv = q_word(x + (size_t)r * stride + 4 * j);
+                vq xv = q_word(x + (size_t)r * m->stride + 4 * j);
                 UNROLL
                 for (int h = 0; h < 2; h++)
-                    s[r][h] = j == i ? s_first(sum[r][h], w->half[h].q[j], xv)
-                                     : s_add(s[r][h], w->half[h].q[j], xv);
+                    s[r][h] =
+                        j > i ? s_add(s[r][h], w->half[h].q[j], xv)
+                        : offset_bits(kind)
+                            ? s_behind(start_of(kind, span, d + (size_t)r * (m->stride / sizeof *d),
+                                                m->array),
+                                       w->half[h].q[j], xv)
+                            : s_first(w->half[h].q[j], xv);
             }
         }
         UNROLL
         for (int r = 0; r < rows; r++) {
-            sum[r][0] = s_end(sum[r][0], s[r][0]);
-            sum[r][1] = s_end(sum[r][1], s[r][1]);
+            UNROLL
+            for (int h = 0; h < 2; h++)
+                sum[r][h] = i > from ? sum[r][h] + s_end(s[r][h]) : s_end(s[r][h]);
         }
     }
 }
@@ -448,34 +463,26 @@ ALWAYS_INLINE void add_span(const enum kind kind, const int rows, const int span
     }
 }
 
-/* -offset * the sum of a row's q over the span. */
-ALWAYS_INLINE vi start_of(const enum kind kind, const int span, const float *row, size_t array) {
-    if (offset_of(kind) == 0)
-        return (vi){0};
-    int32_t total = int_at(row + 2 * array);
-    if (kind == KIND_HALVES)
-        total = span ? total - int_at(row + 3 * array) : int_at(row + 3 * array);
-    return i_set(-offset_of(kind) * total);
+ALWAYS_INLINE void dot_span(const enum kind kind, const int rows, const int span,
+                            const struct pair *w, const int8_t *x, const float *d,
+                            const struct dots *m, vf acc[ROWS_MAX][2]) {
+    vi sum[ROWS_MAX][2];
+#if !DOT_8
+    if (kind == KIND_8)
+        dot_signed(rows, w, x, m->stride, sum);
+    else
+#endif
+        dot_unsigned(kind, rows, span, w, x, d, m, sum);
+    add_span(kind, rows, span, w, m, d, sum, acc);
 }
 
 /* A block and `rows` rows: x and d are the first's, others m->stride further. */
 ALWAYS_INLINE void dot_block(const enum kind kind, const int rows, const struct pair *w,
                              const int8_t *x, const float *d, const struct dots *m,
                              vf acc[ROWS_MAX][2]) {
-    const int spans = kind == KIND_HALVES ? 2 : 1, words = WORDS / spans, steps = steps_of(kind);
-    UNROLL
-    for (int span = 0; span < spans; span++) {
-        vi sum[ROWS_MAX][2];
-        UNROLL
-        for (int r = 0; r < rows; r++)
-            sum[r][0] = sum[r][1] =
-                start_of(kind, span, d + (size_t)r * (m->stride / sizeof *d), m->array);
-        if (steps == 0)
-            dot_signed(rows, w, x, m->stride, sum);
-        else
-            dot_unsigned(rows, span * words, words, MIN(steps, words), w, x, m->stride, sum);
-        add_span(kind, rows, span, w, m, d, sum, acc);
-    }
+    dot_span(kind, rows, 0, w, x, d, m, acc);
+    if (kind == KIND_HALVES)
+        dot_span(kind, rows, 1, w, x, d, m, acc);
 }
 
 ALWAYS_INLINE void dot(const enum kind kind, const int rows, const struct dots *m) {
@@ -735,8 +742,7 @@ static void int8_quantize(const float *x, const struct int8_rows *rows, uint32_t
         f_quantize(x + (size_t)t * rows->cols + 32 * b, values + 32 * b, &s);
         d[b] = s.d;
         d[blocks + b] = s.sum;
-        memcpy(&d[2 * blocks + b], &s.total, 4);
-        memcpy(&d[3 * blocks + b], &s.first, 4);
+        s_sums(values + 32 * b, &s, &d[2 * blocks + b], &d[3 * blocks + b]);
     }
 }
 

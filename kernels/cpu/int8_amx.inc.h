@@ -112,5 +112,5 @@ static void (*const TILE_DOTS[])(const struct dots *first,
 ALWAYS_INLINE void make_signed(const enum kind kind, struct block *b) {
     UNROLL
     for (int i = 0; i < WORDS; i++)
-        b->q[i] -= (uint8_t)offset_of(kind);
+        b->q[i] -= (uint8_t)(offset_bits(kind) ? 1 << offset_bits(kind) : 0);
 }

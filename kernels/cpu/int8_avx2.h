@@ -1,23 +1,29 @@
 /*
  * int8_avx2.h - the operations of int8.inc.h on vectors of 32 bytes, 8 outputs each. The including
  * file gives INT8_VARIANT and INT8_NAME. With AVX-VNNI four products go into 32 bits at once;
- * without it pairs are added to 16 bits, which hold eight pairs of 4 bits times 8, four of 5 bits, or
- * two of 6 bits.
+ * without it pairs are added to 16 bits: with an offset (int8.inc.h) sums of v * x fit them, 16 terms
+ * of 5 bits or 8 of 6 bits, as do sums of u * x, 16 terms of 4 bits or 8 of 5 bits.
  */
+#include "kernels/cpu/int8.h"
 #include "kernels/cpu/int8_quantize.h"
 
 #ifdef __AVXVNNI__
-#define S_STEPS_8_BITS 8
-enum { LANES = 8, S_STEPS_4_BITS = 8, S_STEPS_5_BITS = 8, S_STEPS_6_BITS = 8 };
+#define DOT_8 1
+enum { LANES = 8, SUMS_5 = 8 };
 #else
-#define S_STEPS_8_BITS 0
-enum { LANES = 8, S_STEPS_4_BITS = 8, S_STEPS_5_BITS = 4, S_STEPS_6_BITS = 2 };
+#define DOT_8 0
+enum { LANES = 8, SUMS_5 = 4 };
 #endif
 typedef uint8_t vq __attribute__((vector_size(32)));
 typedef uint32_t vu __attribute__((vector_size(32)));
 typedef int32_t vi __attribute__((vector_size(32)));
 typedef float vf __attribute__((vector_size(32)));
 typedef __m256i vs;
+#if DOT_8
+typedef vi vn;
+#else
+typedef int16_t vn __attribute__((vector_size(32)));
+#endif
 
 /* Keeps the compiler from making a tree of a chain of sums, for which it has no registers. */
 INLINE __m256i in_order(__m256i v) {
@@ -25,24 +31,36 @@ INLINE __m256i in_order(__m256i v) {
     return v;
 }
 #ifdef __AVXVNNI__
-INLINE vs s_first(vi start, vq u, vq x) {
-    return _mm256_dpbusd_avx_epi32((__m256i)start, (__m256i)u, (__m256i)x);
-}
 INLINE vs s_add(vs s, vq u, vq x) {
-    return s_first((vi)s, u, x);
+    return _mm256_dpbusd_avx_epi32(s, (__m256i)u, (__m256i)x);
 }
-INLINE vi s_end(vi start, vs s) {
+INLINE vs s_behind(vs start, vq u, vq x) {
+    return s_add(start, u, x);
+}
+INLINE vs s_first(vq u, vq x) {
+    return s_add(_mm256_setzero_si256(), u, x);
+}
+INLINE vi s_end(vs s) {
     return (vi)s;
 }
+INLINE void s_sums(const int8_t *values, const struct int8_scale *s, void *whole, void *first) {
+    int8_sums_32(s, whole, first);
+}
 #else
-INLINE vs s_first(vi start, vq u, vq x) {
+INLINE vs s_first(vq u, vq x) {
     return _mm256_maddubs_epi16((__m256i)u, (__m256i)x);
+}
+INLINE vs s_behind(vs start, vq u, vq x) {
+    return in_order(_mm256_add_epi16(start, s_first(u, x)));
 }
 INLINE vs s_add(vs s, vq u, vq x) {
     return in_order(_mm256_add_epi16(s, _mm256_maddubs_epi16((__m256i)u, (__m256i)x)));
 }
-INLINE vi s_end(vi start, vs s) {
-    return start + (vi)in_order(_mm256_madd_epi16(s, _mm256_set1_epi16(1)));
+INLINE vi s_end(vs s) {
+    return (vi)in_order(_mm256_madd_epi16(s, _mm256_set1_epi16(1)));
+}
+INLINE void s_sums(const int8_t *values, const struct int8_scale *s, void *whole, void *first) {
+    int8_sums_16(values, whole, first);
 }
 /* |w| (x with the sign of w): pairs are at most 2 * 128 * 127. */
 INLINE vi i_dot(vi i, vq w, vq x) {
@@ -72,9 +90,6 @@ INLINE vf f_set(float x) {
 }
 INLINE vf f_of_int(vi i) {
     return _mm256_cvtepi32_ps((__m256i)i);
-}
-INLINE vi i_set(int32_t x) {
-    return (vi)_mm256_set1_epi32(x);
 }
 INLINE vq q_word(const int8_t *p) {
     int word;

@@ -3,20 +3,26 @@
  * including file gives INT8_VARIANT and INT8_NAME. With AVX-512 VNNI four products go into 32 bits at
  * once; without it pairs are added to 16 bits, as in int8_avx2.h.
  */
+#include "kernels/cpu/int8.h"
 #include "kernels/cpu/int8_quantize.h"
 
 #ifdef __AVX512VNNI__
-#define S_STEPS_8_BITS 8
-enum { LANES = 16, S_STEPS_4_BITS = 8, S_STEPS_5_BITS = 8, S_STEPS_6_BITS = 8 };
+#define DOT_8 1
+enum { LANES = 16, SUMS_5 = 8 };
 #else
-#define S_STEPS_8_BITS 0
-enum { LANES = 16, S_STEPS_4_BITS = 8, S_STEPS_5_BITS = 4, S_STEPS_6_BITS = 2 };
+#define DOT_8 0
+enum { LANES = 16, SUMS_5 = 4 };
 #endif
 typedef uint8_t vq __attribute__((vector_size(64)));
 typedef uint32_t vu __attribute__((vector_size(64)));
 typedef int32_t vi __attribute__((vector_size(64)));
 typedef float vf __attribute__((vector_size(64)));
 typedef __m512i vs;
+#if DOT_8
+typedef vi vn;
+#else
+typedef int16_t vn __attribute__((vector_size(64)));
+#endif
 
 /* Keeps the compiler from making a tree of a chain of sums, for which it has no registers. */
 INLINE __m512i in_order(__m512i v) {
@@ -24,24 +30,36 @@ INLINE __m512i in_order(__m512i v) {
     return v;
 }
 #ifdef __AVX512VNNI__
-INLINE vs s_first(vi start, vq u, vq x) {
-    return _mm512_dpbusd_epi32((__m512i)start, (__m512i)u, (__m512i)x);
-}
 INLINE vs s_add(vs s, vq u, vq x) {
-    return s_first((vi)s, u, x);
+    return _mm512_dpbusd_epi32(s, (__m512i)u, (__m512i)x);
 }
-INLINE vi s_end(vi start, vs s) {
+INLINE vs s_behind(vs start, vq u, vq x) {
+    return s_add(start, u, x);
+}
+INLINE vs s_first(vq u, vq x) {
+    return s_add(_mm512_setzero_si512(), u, x);
+}
+INLINE vi s_end(vs s) {
     return (vi)s;
 }
+INLINE void s_sums(const int8_t *values, const struct int8_scale *s, void *whole, void *first) {
+    int8_sums_32(s, whole, first);
+}
 #else
-INLINE vs s_first(vi start, vq u, vq x) {
+INLINE vs s_first(vq u, vq x) {
     return _mm512_maddubs_epi16((__m512i)u, (__m512i)x);
+}
+INLINE vs s_behind(vs start, vq u, vq x) {
+    return in_order(_mm512_add_epi16(start, s_first(u, x)));
 }
 INLINE vs s_add(vs s, vq u, vq x) {
     return in_order(_mm512_add_epi16(s, _mm512_maddubs_epi16((__m512i)u, (__m512i)x)));
 }
-INLINE vi s_end(vi start, vs s) {
-    return start + (vi)in_order(_mm512_madd_epi16(s, _mm512_set1_epi16(1)));
+INLINE vi s_end(vs s) {
+    return (vi)in_order(_mm512_madd_epi16(s, _mm512_set1_epi16(1)));
+}
+INLINE void s_sums(const int8_t *values, const struct int8_scale *s, void *whole, void *first) {
+    int8_sums_16(values, whole, first);
 }
 /* |w| (x with the sign of w): pairs are at most 2 * 128 * 127. */
 INLINE vi i_dot(vi i, vq w, vq x) {
@@ -72,9 +90,6 @@ INLINE vf f_set(float x) {
 }
 INLINE vf f_of_int(vi i) {
     return _mm512_cvtepi32_ps((__m512i)i);
-}
-INLINE vi i_set(int32_t x) {
-    return (vi)_mm512_set1_epi32(x);
 }
 INLINE vq q_word(const int8_t *p) {
     int word;

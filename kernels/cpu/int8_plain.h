@@ -5,15 +5,15 @@
  */
 #include <math.h>
 
-#include "kernels/integers.h"
+#include "kernels/cpu/int8.h"
 
-#define S_STEPS_8_BITS 0
-enum { S_STEPS_4_BITS = 8, S_STEPS_5_BITS = 8, S_STEPS_6_BITS = 8 };
+#define DOT_8 0
+enum { SUMS_5 = 8 };
 typedef uint8_t vq __attribute__((vector_size(4 * LANES)));
 typedef uint32_t vu __attribute__((vector_size(4 * LANES)));
 typedef int32_t vi __attribute__((vector_size(4 * LANES)));
 typedef float vf __attribute__((vector_size(4 * LANES)));
-typedef vi vs;
+typedef vi vs, vn;
 
 #define INLINE static inline __attribute__((always_inline))
 INLINE vs s_add(vs s, vq u, vq x) {
@@ -21,11 +21,17 @@ INLINE vs s_add(vs s, vq u, vq x) {
         s[i / 4] += u[i] * (int8_t)x[i];
     return s;
 }
-INLINE vs s_first(vi start, vq u, vq x) {
+INLINE vs s_behind(vs start, vq u, vq x) {
     return s_add(start, u, x);
 }
-INLINE vi s_end(vi start, vs s) {
+INLINE vs s_first(vq u, vq x) {
+    return s_add((vs){0}, u, x);
+}
+INLINE vi s_end(vs s) {
     return s;
+}
+INLINE void s_sums(const int8_t *values, const struct int8_scale *s, void *whole, void *first) {
+    int8_sums_32(s, whole, first);
 }
 INLINE vi i_dot(vi sum, vq w, vq x) {
     for (int i = 0; i < 4 * LANES; i++)
@@ -69,12 +75,6 @@ INLINE vf f_set(float x) {
 }
 INLINE vf f_of_int(vi i) {
     return __builtin_convertvector(i, vf);
-}
-INLINE vi i_set(int32_t x) {
-    vi v;
-    for (int i = 0; i < LANES; i++)
-        v[i] = x;
-    return v;
 }
 INLINE vq q_word(const int8_t *p) {
     vu v;

@@ -46,4 +46,19 @@ INLINE void f_quantize(const float *x, int8_t *values, struct int8_scale *out) {
     out->sum = out->d * (float)out->total;
 }
 
+/* Minus the sums of a block's 32 values, and of its first 16, as int8.inc.h wants them in 16 bits: in
+ * the lower half of the columns whose place is 0 or 1 in a word of four, in the upper half of the others. */
+INLINE void int8_sums_16(const int8_t *values, void *whole, void *first) {
+    const __m128i ones = _mm_set1_epi8(1);
+    __m128i sums[2];
+    for (int i = 0; i < 2; i++) {
+        sums[i] = _mm_maddubs_epi16(ones, _mm_loadu_si128((const __m128i *)values + i));
+        sums[i] = _mm_add_epi16(sums[i], _mm_shuffle_epi32(sums[i], 0x4e));
+        sums[i] = _mm_sub_epi16(_mm_sub_epi16(_mm_setzero_si128(), sums[i]),
+                                _mm_shuffle_epi32(sums[i], 0xb1));
+    }
+    _mm_storeu_si32(first, sums[0]);
+    _mm_storeu_si32(whole, _mm_add_epi16(sums[0], sums[1]));
+}
+
 #endif
