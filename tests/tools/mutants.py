@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plants bugs drawn at random in the product's C and asks whether a unit test notices.
 
-    python3 tests/tools/mutants.py [COUNT] [PATH...] [--seed TEXT] [--seconds S] [--suites]
+    python3 tests/tools/mutants.py [COUNT] [PATH...] [--seed TEXT] [--seconds S] [--jobs N] [--suites]
 
 A mutant is one change of one to three tokens (mutate.py) in one file; COUNT (20) are drawn from PATH... (files,
 FILE:LINE, or folders; all of FOLDERS without any) by the seed (the commit's hash). FILE:LINE tries each change of
@@ -15,13 +15,15 @@ tried before anything is drawn. With --suites the simulator runs after them wher
 of them noticed has the same programs of the sanitized build to pass. A mutant that does not compile, or whose
 machine code is the same, is not counted: another is drawn. Nor is one that makes no difference, as mutants_same.txt
 says with the reason; nor one that nothing noticed while a program did not run for want of time, or fails without a
-bug too: what became of it is unknown. Programs that wait most of half a minute (WAITERS) never run. All of it is
+bug too: what became of it is unknown. Several are tried at once (--jobs), since most programs wait more than they
+compute; which ones are drawn does not depend on it. Programs that wait most of half a minute (WAITERS) never run. All of it is
 under build/mutants; the sources are not touched.
 
 Prints each mutant and what noticed it, then what survived. Exit status 1: fewer than --least percent of them
 were noticed.
 """
 import argparse
+import atexit
 import hashlib
 import json
 import os
@@ -31,6 +33,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -39,7 +42,6 @@ import mutate  # noqa: E402
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 FOLDERS = ("gateway scheduler worker text proto base model formats grammar http cli kernels/cpu kernels/ref").split()
 WORK = f"{ROOT}/build/mutants"
-OVERLAY = f"{WORK}/source"
 SLOWEST_S = 60  # of one program whose time is not known yet
 WAITERS = ("test_scheduler_process",)  # half a minute each, in which it waits: never run here
 KNOWN = f"{WORK}/known.json"  # what runs before this one have learned
@@ -69,8 +71,7 @@ class Build:
         self.durations = known.get("durations", {})  # program: seconds where it succeeded
         self.finders = known.get("finders", {})  # file: the program that noticed its last mutant
         self.clean = {}  # program, file, what it is linked of: it succeeds without a bug
-        self.work = f"{WORK}/{os.path.basename(folder)}"
-        os.makedirs(self.work, exist_ok=True)
+        self.name = os.path.basename(folder)
 
     def remember(self):
         """For the next run: how long programs take, and what noticed a change of a file."""
@@ -162,7 +163,28 @@ def machine_code(path):
     return hashlib.sha256(open(bare, "rb").read()).digest()
 
 
-def compiled(build, unit, out, overlay):
+class Lane:
+    """Where one change at a time is laid out, compiled and linked; no other run's."""
+
+    def __init__(self, name):
+        self.folder = f"{WORK}/{os.getpid()}-{name}"
+        self.overlay = f"{self.folder}/source"
+        os.makedirs(self.folder)
+        atexit.register(shutil.rmtree, self.folder, True)
+
+    def lay_out(self, path, text):
+        """Puts a changed file where compilers look first."""
+        shutil.rmtree(self.overlay, ignore_errors=True)
+        os.makedirs(os.path.dirname(f"{self.overlay}/{path}"))
+        with open(f"{self.overlay}/{path}", "w") as out:
+            out.write(text)
+
+    def place(self, build, name):
+        os.makedirs(f"{self.folder}/{build.name}", exist_ok=True)
+        return f"{self.folder}/{build.name}/{name}"
+
+
+def compiled(lane, build, unit, out, overlay):
     """The objects of one source, with what lies in the overlay in place of the tree's; None: it does not compile."""
     objects = []
     os.makedirs(out, exist_ok=True)
@@ -170,11 +192,11 @@ def compiled(build, unit, out, overlay):
         target = f"{out}/{unit.replace('/', '_')}.{i}.o"
         arguments = [re.sub("^-O[23]$", "-O1", a) for a in command if a not in ("-Werror", "-g")]
         arguments[arguments.index("-o") + 1] = target
-        source = f"{OVERLAY}/{unit}"
+        source = f"{lane.overlay}/{unit}"
         arguments[arguments.index("-c") + 1] = source if overlay and os.path.exists(source) else f"{ROOT}/{unit}"
-        arguments += ["-w", f"-iquote{ROOT}/{os.path.dirname(unit)}", f"-ffile-prefix-map={OVERLAY}/=", f"-ffile-prefix-map={ROOT}/="]
+        arguments += ["-w", f"-iquote{ROOT}/{os.path.dirname(unit)}", f"-ffile-prefix-map={lane.overlay}/=", f"-ffile-prefix-map={ROOT}/="]
         if overlay:
-            arguments.insert(1, f"-I{OVERLAY}")
+            arguments.insert(1, f"-I{lane.overlay}")
         if shutil.which("ccache"):
             arguments.insert(0, "ccache")
         if subprocess.run(arguments, cwd=build.folder, capture_output=True).returncode:
@@ -183,19 +205,12 @@ def compiled(build, unit, out, overlay):
     return objects
 
 
-def lay_out(path, text):
-    """Puts a changed file where compilers look first."""
-    shutil.rmtree(OVERLAY, ignore_errors=True)
-    os.makedirs(os.path.dirname(f"{OVERLAY}/{path}"))
-    open(f"{OVERLAY}/{path}", "w").write(text)
-
-
-def planted(build, path):
+def planted(lane, build, path):
     """The objects of what is laid out, and those of the tree; None: there is no bug in them."""
     objects, cleans, differs = [], [], False
     for unit in build.units(path):
-        changed = compiled(build, unit, f"{build.work}/changed", True)
-        clean = compiled(build, unit, f"{build.work}/clean", False) if changed else None
+        changed = compiled(lane, build, unit, lane.place(build, "changed"), True)
+        clean = compiled(lane, build, unit, lane.place(build, "clean"), False) if changed else None
         if not clean:
             return None
         differs |= any(machine_code(a) != machine_code(b) for a, b in zip(clean, changed))
@@ -230,9 +245,9 @@ def end_group(process):
     process.wait()
 
 
-def linked(build, program, objects):
+def linked(lane, build, program, objects):
     """The program with these objects in front of the libraries; None: it does not link."""
-    binary = f"{build.work}/{program}"
+    binary = lane.place(build, program)
     command = build.link_command(program).replace(f" -o bin/{program} ", f" {' '.join(objects)} -o {binary} ", 1)
     return None if subprocess.run(command, shell=True, cwd=build.folder, capture_output=True).returncode else binary
 
@@ -243,37 +258,37 @@ def inputs(build, program):
     return tuple((w, os.stat(f"{build.folder}/{w}").st_mtime_ns) for w in words)
 
 
-def fails(build, program, path, objects, clean):
+def fails(lane, build, program, path, objects, clean):
     """Does a program fail twice by these objects, and not with the clean ones? None: it fails, or does not link, with those too."""
-    binary = linked(build, program, objects)
+    binary = linked(lane, build, program, objects)
     if binary and (passes(build, program, binary) or passes(build, program, binary)):
         return False
     key = (program, path, inputs(build, program))
     if key not in build.clean:
-        without = linked(build, program, clean)
+        without = linked(lane, build, program, clean)
         build.clean[key] = bool(without) and passes(build, program, without)
     return bool(binary) if build.clean[key] else None
 
 
-def check_itself(build):
+def check_itself(lane, build):
     """A trap in a file is noticed, and the same program passes without it: else no count here would mean anything."""
-    lay_out(CHECKED, open(f"{ROOT}/{CHECKED}").read() + TRAP)
+    lane.lay_out(CHECKED, open(f"{ROOT}/{CHECKED}").read() + TRAP)
     for program in build.holders(CHECKED, False)[:1]:
-        if not fails(build, program, CHECKED, *planted(build, CHECKED)):
+        if not fails(lane, build, program, CHECKED, *planted(lane, build, CHECKED)):
             sys.exit(f"{program} of {build.folder} does not notice a trap in {CHECKED}, or fails without it")
         break
     else:
         sys.exit(f"no program of {build.folder} contains {CHECKED}")
 
 
-def noticed(build, path, objects, clean, deadline, simulator):
+def noticed(lane, build, path, objects, clean, deadline, simulator):
     """(The program that fails by these objects, why it is not known whether one would: of each that said nothing)."""
     mute = []
     holders = build.holders(path, simulator)
     for at, program in enumerate(holders):
         if time.monotonic() > deadline:
             return None, mute + [f"{len(holders) - at} programs did not run"]
-        verdict = fails(build, program, path, objects, clean)
+        verdict = fails(lane, build, program, path, objects, clean)
         if verdict:
             build.finders[path] = program
             return program, []
@@ -282,16 +297,16 @@ def noticed(build, path, objects, clean, deadline, simulator):
     return None, mute
 
 
-def try_out(builds, path, text, args, end):
+def try_out(lane, builds, path, text, args, end):
     """What became of a change: (counted, who noticed, why that is not known)."""
     mute = []
     for build in builds:
-        lay_out(path, text)  # a build that is looked at for the first time has tried its trap
-        objects = planted(build, path)
+        lane.lay_out(path, text)  # a build that is looked at for the first time has tried its trap
+        objects = planted(lane, build, path)
         if not objects:
             return build is not builds[0], None, mute
         deadline = min(time.monotonic() + args.each, end)
-        program, why = noticed(build, path, *objects, deadline, args.suites)
+        program, why = noticed(lane, build, path, *objects, deadline, args.suites)
         if program:
             return True, program + ("" if build is builds[0] else " (sanitized)"), []
         mute += why
@@ -305,15 +320,17 @@ class Builds:
         self.args = args
         self.folders = [f for f in (args.build, args.sanitized) if os.path.exists(f"{f}/compile_commands.json")]
         self.looked_at = []
+        self.lock = threading.Lock()
 
     def __getitem__(self, at):
         if at >= len(self.folders):
             raise IndexError(at)
-        if at == len(self.looked_at):
-            build = Build(self.folders[at], self.args.folders, self.args.suites)
-            self.looked_at.append(build)
-            if not self.args.list:
-                check_itself(build)
+        with self.lock:
+            if at == len(self.looked_at):
+                build = Build(self.folders[at], self.args.folders, self.args.suites)
+                if not self.args.list:
+                    check_itself(Lane(f"check-{at}"), build)
+                self.looked_at.append(build)
         return self.looked_at[at]
 
 
@@ -393,6 +410,7 @@ def options():
     p.add_argument("--seed", default=None, help="what draws them (the commit's hash)")
     p.add_argument("--seconds", type=int, default=1 << 30, help="draw none after this time")
     p.add_argument("--each", type=int, default=60, help="seconds of test programs for one in each build (60)")
+    p.add_argument("--jobs", type=int, default=2, help="how many are tried at once (2)")
     p.add_argument("--suites", action="store_true", help="the simulator runs too, for what it contains")
     p.add_argument("--least", type=int, default=0, help="percent that have to be noticed (0)")
     p.add_argument("--build", default=f"{ROOT}/build/release", help="the release build (build/release)")
@@ -417,52 +435,88 @@ def report(path, text, site, verdict):
     print(f"{verdict}: {path}:{number} ({site[3]})\n    - {before}\n    + {after}", flush=True)
 
 
-def summary(tried, survivors, none, unknown, unseen, args, seconds):
-    print(f"\n{tried - len(survivors)} of {tried} noticed; {none} were no change or did not compile, {unknown} are unknown; "
-          f"{seconds} s; --seed {args.seed}")
+def summary(trials, unseen, seconds):
+    tried, survivors = trials.tried, trials.survivors
+    print(f"\n{tried - len(survivors)} of {tried} noticed; {trials.none} were no change or did not compile, {trials.unknown} are unknown; "
+          f"{seconds} s; --seed {trials.args.seed}")
     if unseen:
         print(f"in no unit program, so never drawn: {' '.join(unseen)}")
     for survivor in survivors:
         report(*survivor, "survived")
-    if tried + unknown == 0:
+    if tried + trials.unknown == 0:
         print("nothing was drawn: no C file with a unit test, or no time")
-    return 1 if tried + unknown == 0 or (tried - len(survivors)) * 100 < args.least * tried else 0
+    return 1 if tried + trials.unknown == 0 or (tried - len(survivors)) * 100 < trials.args.least * tried else 0
+
+
+class Trials:
+    """The changes that are drawn, tried by several lanes at once; just as many are counted as are asked for."""
+
+    def __init__(self, args, builds, changes):
+        self.args, self.builds, self.changes = args, builds, iter(changes)
+        self.end = time.monotonic() + args.seconds
+        self.same = same_ones()
+        self.tried, self.none, self.unknown, self.running = 0, 0, 0, 0
+        self.survivors = []
+        self.turn = threading.Condition()
+
+    def next_one(self):
+        """The next change to try: (path, text, site); None: there is none, or as many as are asked for have been tried."""
+        with self.turn:
+            while self.tried < self.args.count and self.tried + self.running >= self.args.count:
+                self.turn.wait()  # what runs now may not count
+            for path, site in self.changes:
+                if self.tried >= self.args.count or time.monotonic() > self.end:
+                    break
+                text = open(f"{ROOT}/{path}").read()
+                if (path, *lines_of(text, site)[1:]) in self.same:
+                    self.none += 1
+                    continue
+                self.running += 1
+                return path, text, site
+            return None
+
+    def tell(self, path, text, site, counted, program, mute):
+        with self.turn:
+            self.running -= 1
+            self.turn.notify_all()
+            if not counted:
+                self.none += 1
+            elif mute:
+                self.unknown += 1
+                report(path, text, site, f"unknown, {'; '.join(mute)}")
+            else:
+                self.tried += 1
+                report(path, text, site, f"noticed by {program}" if program else "SURVIVED")
+                if not program:
+                    self.survivors.append((path, text, site))
+
+    def work(self, lane):
+        for path, text, site in iter(self.next_one, None):
+            if self.args.list:
+                self.tell(path, text, site, True, "nobody yet", [])
+            else:
+                changed = text[:site[0]] + site[2] + text[site[1]:]
+                self.tell(path, text, site, *try_out(lane, self.builds, path, changed, self.args, self.end))
+
+    def run(self):
+        lanes = [threading.Thread(target=self.work, args=(Lane(i),), daemon=True) for i in range(1 if self.args.list else self.args.jobs)]
+        for lane in lanes:
+            lane.start()
+        for lane in lanes:
+            lane.join()
 
 
 def main():
     args, began = options(), time.monotonic()
     builds = Builds(args)
     changes, unseen = drawn(builds, args)
-    tried, survivors, none, unknown, same = 0, [], 0, 0, same_ones()
-    end = began + args.seconds
-    for path, site in changes:
-        if tried == args.count or time.monotonic() > end:
-            break
-        text = open(f"{ROOT}/{path}").read()
-        if (path, *lines_of(text, site)[1:]) in same:
-            none += 1
-            continue
-        if args.list:
-            tried += 1
-            report(path, text, site, "drawn")
-            continue
-        counted, program, mute = try_out(builds, path, text[:site[0]] + site[2] + text[site[1]:], args, end)
-        none += not counted
-        if not counted:
-            continue
-        if mute:
-            unknown += 1
-            report(path, text, site, f"unknown, {'; '.join(mute)}")
-            continue
-        tried += 1
-        report(path, text, site, f"noticed by {program}" if program else "SURVIVED")
-        if not program:
-            survivors.append((path, text, site))
+    trials = Trials(args, builds, changes)
+    trials.run()
     for build in builds.looked_at:
         build.remember()
-    for path, before in gone(same):
+    for path, before in gone(trials.same):
         print(f"{os.path.relpath(SAME, ROOT)} is about a line that is not there: {path}: {before}")
-    return 0 if args.list else summary(tried, survivors, none, unknown, unseen, args, int(time.monotonic() - began))
+    return 0 if args.list else summary(trials, unseen, int(time.monotonic() - began))
 
 
 if __name__ == "__main__":
