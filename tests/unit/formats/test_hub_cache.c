@@ -95,6 +95,45 @@ TEST(hub_unfinished_files_go_on_where_they_were) {
     remove_folder(dir);
 }
 
+/* Bytes of a range, without and with a wish of the environment's; the files have no content. */
+TEST(hub_ranges_are_neither_too_many_nor_too_small) {
+    enum { MIB = 1 << 20 };
+    static const struct row {
+        uint64_t size;
+        const char *wish;
+        uint64_t range_bytes;
+        uint32_t count;
+    } ROWS[] = {
+        {100, NULL, 100, 1},
+        {(uint64_t)8 * MIB, NULL, (uint64_t)8 * MIB, 1},
+        {(uint64_t)8 * MIB + 1, NULL, (uint64_t)8 * MIB, 2},
+        {(uint64_t)64 * 9 * MIB, NULL, (uint64_t)9 * MIB, 64},
+        {(uint64_t)64 * 9 * MIB + 64, NULL, (uint64_t)9 * MIB + 1, 64},
+        {(uint64_t)64 * 127 * MIB, NULL, (uint64_t)127 * MIB, 64},
+        {(uint64_t)64 * 129 * MIB, NULL, (uint64_t)128 * MIB, 65},
+        {MIB, "2", 2, MIB / 2},
+        {MIB, "1", MIB, 1}, /* a million ranges: not as asked */
+        {MIB - 1, "1", 1, MIB - 1},
+        {MIB, "0", MIB, 1},
+    };
+    char *dir = new_folder(), *path = path_join(dir, "blob"), unfinished[200];
+    struct unfinished u;
+    snprintf(unfinished, sizeof unfinished, "%s%s", path, UNFINISHED_SUFFIX);
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        if (ROWS[i].wish)
+            setenv("TRIREME_HUB_RANGE_BYTES", ROWS[i].wish, 1);
+        EXPECT_EQ(unfinished_open(&u, path, ROWS[i].size, &err), 0);
+        if (u.range_bytes != ROWS[i].range_bytes || u.range_count != ROWS[i].count || u.found)
+            check_fail(__FILE__, __LINE__, "row %zu: %u ranges of %llu", i, u.range_count,
+                       (unsigned long long)u.range_bytes);
+        unfinished_close(&u);
+        EXPECT_EQ(unlink(unfinished), 0);
+        unsetenv("TRIREME_HUB_RANGE_BYTES");
+    }
+    mem_free(path);
+    remove_folder(dir);
+}
+
 TEST(hub_digests_are_those_of_git_and_sha256sum) {
     char *dir = new_folder(), *path = path_join(dir, "f"), hash[HUB_HASH_MAX];
     EXPECT_EQ(file_write_atomic(path, "hello\n", 6, 0644, &err), 0);
