@@ -56,6 +56,27 @@ TEST(defaults_hold_where_the_file_says_nothing_and_null_hides_them) {
     config_close(&defaults);
 }
 
+/* The texts of nodes lie in the tree that they are of. */
+TEST(texts_of_defaults_and_of_the_file_are_told_apart) {
+    struct config defaults;
+    EXPECT_EQ(config_open(&defaults, bytes_str("{\"model\":\"of the defaults\",\"n\":1}"), &err),
+              0);
+    EXPECT_EQ(opens("{\"first\":\"of the file\",\"last\":\"at its end\"}"), 0);
+    config_set_defaults(&config, 0, &defaults);
+    static const char *const ROWS[][2] = {
+        {"model", "of the defaults"}, {"first", "of the file"}, {"last", "at its end"}};
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        const struct config_node *node = config_find(&config, 0, ROWS[i][0]);
+        EXPECT(node);
+        EXPECT_STR(config_node_name(&config, node), ROWS[i][0]);
+        EXPECT_STR(config_node_text(&config, node), ROWS[i][1]);
+    }
+    const struct config_node *number = config_find(&config, 0, "n");
+    EXPECT_STR(config_node_name(&config, number), "n");
+    EXPECT_STR(config_node_text(&config, number), "");
+    config_close(&defaults);
+}
+
 TEST(a_field_nobody_read_is_refused_by_name_unless_it_asks_for_nothing) {
     EXPECT_EQ(finishes("{\"flux_capacitor\":1.21}", NULL), ERR_UNSUPPORTED);
     EXPECT(strstr(err.text, "flux_capacitor") != NULL);

@@ -48,6 +48,21 @@ TEST(json_tree_absent_values_chain) {
     arena_release(&a);
 }
 
+/* Behind each of these lists lies another's item. */
+TEST(json_tree_lists_end_where_they_end) {
+    struct arena a;
+    static const size_t COUNTS[] = {2, 1, 3, 1};
+    struct json_value v = parse(&a, "[[1,2],[3],[4,5,6],[\"x\"],{\"a\":7}]");
+    for (size_t i = 0; i < 4; i++) {
+        struct json_value list = json_at(v, i);
+        EXPECT_EQ(json_count(list), COUNTS[i]);
+        EXPECT(json_at(list, json_count(list) - 1).kind != JSON_IS_ABSENT);
+        EXPECT(json_at(list, json_count(list)).kind == JSON_IS_ABSENT);
+    }
+    EXPECT(json_at(v, 5).kind == JSON_IS_ABSENT);
+    arena_release(&a);
+}
+
 TEST(json_tree_last_of_equal_keys_counts_at_the_first_place) {
     struct arena a;
     struct json_value v = parse(&a, "{\"a\":1,\"b\":2,\"\\u0061\":3,\"c\":4,\"a\":5}");
