@@ -10,7 +10,7 @@ release build compiles it, but with -O1, and linked in front of that build's lib
 built again; then the unit programs of its folder that contain it run (any that do, where its folder has none),
 until one fails. What noticed the file's last mutant goes first. A program that fails counts only if it fails
 twice, and passes when it is linked the same way with the file as it is: the libraries may have changed since the
-program was built. So the programs are built first, and what cannot survive, a file that traps at its start, is
+program was built. So the programs are built first, of the sanitized build each when it is needed, and what cannot survive, a file that traps at its start, is
 tried before anything is drawn. With --suites the simulator runs after them where it contains the file. What none
 of them noticed has the same programs of the sanitized build to pass. A mutant that does not compile, or whose
 machine code is the same, is not counted: another is drawn. Nor is one that makes no difference, as mutants_same.txt
@@ -53,15 +53,18 @@ TRAP = "__attribute__((constructor)) static void mutants_trap(void)\n{\n    __bu
 class Build:
     """A build of the tree: how a file is compiled, and which programs contain it."""
 
-    def __init__(self, folder, paths, simulator):
+    def __init__(self, folder, paths, simulator, like):
         self.folder = folder
+        self.like = like  # another build of the tree, whose programs contain the same; None: this is the first
         self.commands = {}  # source, relative to the repository: compile commands
         for entry in json.load(open(f"{folder}/compile_commands.json")):
             source = os.path.relpath(entry["file"], ROOT)
             if not source.startswith(("..", "build/", "tests/", "bench/")):
                 self.commands.setdefault(source, []).append(shlex.split(entry["command"]))
+        self.lock = threading.Lock()
+        self.fresh = set()  # programs that are as the tree is now
         self.programs = {}  # unit program: its symbols
-        for name in self.built(paths, simulator):
+        for name in [] if like else self.built(paths, simulator):
             self.programs[name] = symbols(f"{folder}/bin/{name}")
         self.objects = {}  # source: the symbols of its objects
         self.links = {}
@@ -89,10 +92,20 @@ class Build:
         others = [n for n in names if os.path.exists(f"{self.folder}/bin/{n}") and (n != "sim" or simulator)]
         some = [n for n in names if n.startswith(tops)]
         names = some + [n for n in others if n not in some and (paths == FOLDERS or n == "sim")]
-        done = subprocess.run(["ninja", "-C", self.folder, "-j2", *(f"bin/{n}" for n in names)], capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"{self.folder} does not build:\n{done.stdout[-2000:]}")
+        self.bring(names)
         return names
+
+    def bring(self, names):
+        """Builds programs as the tree is now, each once."""
+        with self.lock:
+            missing = [n for n in names if n not in self.fresh]
+            if not missing:
+                return
+            done = subprocess.run(["ninja", "-C", self.folder, "-j2", *(f"bin/{n}" for n in missing)], capture_output=True, text=True)
+            if done.returncode:
+                print(f"{self.folder} does not build:\n{done.stdout[-2000:]}", file=sys.stderr, flush=True)
+                os._exit(2)  # of every lane
+            self.fresh.update(missing)
 
     def defines(self, unit):
         """The symbols of a source's objects."""
@@ -113,6 +126,8 @@ class Build:
 
     def holders(self, path, simulator):
         """The programs that contain the file, the likeliest to notice first: of its own folder, or any where that has none."""
+        if self.like:
+            return self.like.holders(path, simulator)
         units = [self.defines(u) for u in self.units(path)]
         folder = path.split("/")[0]
         stem = path.removesuffix(".c").removesuffix(".inc.h")
@@ -247,6 +262,7 @@ def end_group(process):
 
 def linked(lane, build, program, objects):
     """The program with these objects in front of the libraries; None: it does not link."""
+    build.bring([program])
     binary = lane.place(build, program)
     command = build.link_command(program).replace(f" -o bin/{program} ", f" {' '.join(objects)} -o {binary} ", 1)
     return None if subprocess.run(command, shell=True, cwd=build.folder, capture_output=True).returncode else binary
@@ -327,7 +343,7 @@ class Builds:
             raise IndexError(at)
         with self.lock:
             if at == len(self.looked_at):
-                build = Build(self.folders[at], self.args.folders, self.args.suites)
+                build = Build(self.folders[at], self.args.folders, self.args.suites, self.looked_at[0] if at else None)
                 if not self.args.list:
                     check_itself(Lane(f"check-{at}"), build)
                 self.looked_at.append(build)

@@ -51,15 +51,17 @@ TEST(json_tree_absent_values_chain) {
 /* Behind each of these lists lies another's item. */
 TEST(json_tree_lists_end_where_they_end) {
     struct arena a;
-    static const size_t COUNTS[] = {2, 1, 3, 1};
-    struct json_value v = parse(&a, "[[1,2],[3],[4,5,6],[\"x\"],{\"a\":7}]");
-    for (size_t i = 0; i < 4; i++) {
+    static const size_t COUNTS[] = {2, 1, 3, 4, 8, 16, 1};
+    struct json_value v =
+        parse(&a, "[[1,2],[3],[4,5,6],[1,2,3,4],[1,2,3,4,5,6,7,8],[1,2,3,4,5,6,7,8,"
+                  "9,10,11,12,13,14,15,16],[\"x\"],{\"a\":7}]");
+    for (size_t i = 0; i < ARRAY_LEN(COUNTS); i++) {
         struct json_value list = json_at(v, i);
         EXPECT_EQ(json_count(list), COUNTS[i]);
         EXPECT(json_at(list, json_count(list) - 1).kind != JSON_IS_ABSENT);
         EXPECT(json_at(list, json_count(list)).kind == JSON_IS_ABSENT);
     }
-    EXPECT(json_at(v, 5).kind == JSON_IS_ABSENT);
+    EXPECT(json_at(v, 8).kind == JSON_IS_ABSENT);
     arena_release(&a);
 }
 
