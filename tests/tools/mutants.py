@@ -29,6 +29,7 @@ import json
 import os
 import random
 import re
+import resource
 import shlex
 import shutil
 import subprocess
@@ -235,14 +236,20 @@ def planted(lane, build, path):
 
 
 def passes(build, program, binary):
-    """Does a test program succeed? One that takes too long does not."""
+    """Does a test program succeed? One that takes too long does not: of a processor, since others use the machine too,
+    or, where it waits for ever, of the clock."""
     command = [binary, "--seeds", "1..200", "--jobs", "2"] if program == "sim" else [binary]
     env = os.environ | {"TRIREME_TEST_FIRST": "1", "TRIREME_TEST_SEED": "1"}
     known, began = build.durations.get(program), time.monotonic()
     process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                start_new_session=True)
+    most = SLOWEST_S if known is None else 5 + 5 * known
     try:
-        status = process.wait(timeout=SLOWEST_S if known is None else 5 + 5 * known)
+        resource.prlimit(process.pid, resource.RLIMIT_CPU, (int(most) + 1, int(most) + 1))
+    except ProcessLookupError:
+        pass  # it has ended
+    try:
+        status = process.wait(timeout=4 * most)
     except subprocess.TimeoutExpired:
         status = 1
     end_group(process)
