@@ -4,6 +4,7 @@
 #include "base/fsutil.h"
 #include "base/hash.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -89,11 +90,14 @@ static int replace(const char *path, const struct buf *text, struct error *err) 
     int rc = 0, fd = open(temp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return error_set_errno(err, "cannot write '%s'", temp);
+    errno = ENOSPC; /* of a write that did not take all */
     if (write(fd, text->data, text->len) != (ssize_t)text->len)
         rc = error_set_errno(err, "cannot write '%s'", temp);
     close(fd);
     if (!rc && rename(temp, path))
         rc = error_set_errno(err, "cannot put '%s' in place", path);
+    if (rc)
+        unlink(temp);
     return rc;
 }
 

@@ -81,6 +81,8 @@ static void turn(struct supervisor *s) {
     control_turn(s, now_ms);
     models_tell_outcomes(s);
     models_forget_leaving(s);
+    if (s->unsaved)
+        children_save(s);
     s->turn_ms = now_ms;
 }
 

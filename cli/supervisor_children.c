@@ -55,8 +55,10 @@ void children_save(struct supervisor *s) {
         if (is_process(c))
             vec_push(&state.children, row);
     }
-    if (state_file_write(&state, s->config->run_dir, &err))
+    bool failed = state_file_write(&state, s->config->run_dir, &err) != 0;
+    if (failed && !s->unsaved)
         log_error("cannot remember the children: %s", err.text);
+    s->unsaved = failed;
     state_file_release(&state);
 }
 

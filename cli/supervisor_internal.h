@@ -97,6 +97,7 @@ struct supervisor {
     struct link_client *link; /* owned */
     bool registered;
     int64_t unheard_since_ms, turn_ms, pulse_turn_ms;
+    bool unsaved; /* the children could not be written down: it is tried again in each turn */
     struct arena arena;
     struct buf scratch;
     /* latest ends, to answer late Fences and to tell a new scheduler */

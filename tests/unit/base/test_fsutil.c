@@ -1,5 +1,6 @@
 #include "base/fsutil.h"
 #include "check.h"
+#include "full_disk.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -29,6 +30,29 @@ static int entries(void) {
         count += e->d_name[0] != '.';
     closedir(dir);
     return count;
+}
+
+/* What was there stays, whole, and nothing beside it. */
+TEST(file_write_atomic_on_a_full_disk_changes_nothing) {
+    static char text[100000];
+    struct error err = {0};
+    struct buf b;
+    make_root();
+    char *path = in_root("file");
+    buf_init(&b, 0);
+    EXPECT_EQ(file_write_atomic(path, "before", 6, 0600, &err), 0);
+    struct rlimit before = full_disk_begin(4096);
+    EXPECT(file_write_atomic(path, text, sizeof text, 0600, &err) != 0);
+    full_disk_end(before);
+    EXPECT(strstr(err.text, path) != NULL);
+    EXPECT_EQ(entries(), 1);
+    EXPECT_EQ(file_read(path, sizeof text, &b, &err), 0);
+    EXPECT_STR(buf_text(&b), "before");
+    EXPECT_EQ(file_write_atomic(path, text, sizeof text, 0600, &err), 0);
+    EXPECT_EQ(entries(), 1);
+    buf_release(&b);
+    mem_free(path);
+    remove_root();
 }
 
 TEST(file_write_atomic_then_read_and_map) {

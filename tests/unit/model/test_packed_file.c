@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "full_disk.h"
 #include "rig.h"
 
 enum { SEGMENTS = 4, LARGEST = 3 << 20 };
@@ -250,6 +251,26 @@ TEST(an_end_while_writing_leaves_no_half_file) {
         EXPECT((taken == 0 || taken == ALL) && there);
         EXPECT(!unlink(f.path));
     }
+    mem_free(unfinished);
+    tear_down(&f);
+}
+
+/* Half of it is not kept, whichever half; with room again it is written. */
+TEST(a_full_disk_leaves_no_half_file) {
+    static const rlim_t ROOM[] = {0, 100, 4096, 2 << 20, LARGEST + 4096};
+    struct fixture f;
+    bool there;
+    set_up(&f);
+    char *unfinished = file_path(&f, ".weights.tmp");
+    for (size_t i = 0; i < ARRAY_LEN(ROOM); i++) {
+        struct rlimit before = full_disk_begin(ROOM[i]);
+        EXPECT_EQ(load(&f, &there), 0);
+        full_disk_end(before);
+        EXPECT(!there && !file_exists(f.path) && !file_exists(unfinished));
+    }
+    EXPECT_EQ(load(&f, &there), 0);
+    EXPECT(there);
+    EXPECT_EQ(load(&f, &there), ALL);
     mem_free(unfinished);
     tear_down(&f);
 }
