@@ -496,9 +496,10 @@ static void check_parts(struct process *process, const struct replica *r,
             if (other->request->tenant != q->request->tenant)
                 continue;
             const struct seen_sequence *before = find(&process->policy.plan, other->number);
+            bool came = !before || before->replica != r; /* since: none of its rows was here */
             MUST(process->world,
-                 !before || q->tokens_hi - q->computed_hi > 1 ||
-                     left_before(&flight->rows[k]) > 1 || before->planned <= q->planned,
+                 came || q->tokens_hi - q->computed_hi > 1 || left_before(&flight->rows[k]) > 1 ||
+                     before->planned <= q->planned,
                  "request %llu runs again before %llu of its tenant",
                  (unsigned long long)other->request->id.lo, (unsigned long long)q->request->id.lo);
             has = true;
