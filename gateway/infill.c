@@ -36,6 +36,11 @@ static bool find_marks(struct infill *f) {
     return false;
 }
 
+bool infill_is_possible(const struct tokenizer *t) {
+    struct infill f = {.t = t};
+    return find_marks(&f);
+}
+
 static int add_text(struct infill *f, struct bytes text, const char *field, struct api_error *api) {
     struct error err;
     struct token_vec ids = {0};

@@ -18,6 +18,9 @@
 MUST_CHECK int infill_tokens(const struct genreq *g, const struct tokenizer *t,
                              struct token_vec *out, struct api_error *err);
 
+/* Whether the vocabulary has such marks. */
+bool infill_is_possible(const struct tokenizer *t);
+
 /* Bytes of text that it encodes. */
 size_t infill_bytes(const struct genreq *g);
 

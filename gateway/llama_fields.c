@@ -141,6 +141,8 @@ static int read_extra(struct field_reader *r, enum json_event first) {
     CUSTOM_FIELD("n_probs", read_probs),                                                           \
     CUSTOM_FIELD("return_tokens", read_return_tokens),                                             \
     CUSTOM_FIELD("seed", field_seed),                                                              \
+    NUMBER_FIELD("presence_penalty", presence_penalty, -100, 100, 0),                              \
+    NUMBER_FIELD("frequency_penalty", frequency_penalty, -100, 100, 0),                            \
     CUSTOM_FIELD("logit_bias", read_bias),                                                         \
     NEUTRAL_FIELD("n", "1"),                                                                       \
     NEUTRAL_FIELD("n_cmpl", "1"),                                                                  \

@@ -1,4 +1,5 @@
 #include "gateway/ollama_models.h"
+#include "gateway/infill.h"
 
 #include <time.h>
 
@@ -162,15 +163,23 @@ static void parameters_member(struct json_writer *w, const struct model_defaults
     buf_release(&text);
 }
 
-static void capabilities_member(struct json_writer *w, const struct chat *chat) {
-    struct chat_formats formats = chat_formats(chat, NULL, true);
+/* In Ollama's words and order. */
+static void capabilities_member(struct json_writer *w, const struct served_model *m) {
+    struct chat_formats formats = chat_formats(m->text->chat, NULL, true);
+    bool writes = !m->vectors.only;
+    const struct {
+        const char *name;
+        bool has;
+    } all[] = {{"embedding", !writes},
+               {"completion", writes},
+               {"tools", writes && formats.calls},
+               {"insert", writes && infill_is_possible(m->text->tokenizer)},
+               {"thinking", writes && formats.reasoning}};
     json_key(w, "capabilities");
     json_begin_array(w);
-    json_string(w, "completion");
-    if (formats.calls)
-        json_string(w, "tools");
-    if (formats.reasoning)
-        json_string(w, "thinking");
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        if (all[i].has)
+            json_string(w, all[i].name);
     json_end_array(w);
 }
 
@@ -200,7 +209,7 @@ static void respond_model(struct http_request *req, const struct served_model *m
     json_string_bytes(&w, chat_template_source(m->text->chat, NULL, false));
     details_member(&w, m->text->family);
     info_member(&w, m);
-    capabilities_member(&w, m->text->chat);
+    capabilities_member(&w, m);
     json_end_object(&w);
     respond(req, &body);
     buf_release(&file);

@@ -336,6 +336,11 @@ static int on_render(const struct call *c, struct api_error *err) {
     return 0;
 }
 
+static int on_render_completion(const struct call *c, struct api_error *err) {
+    text_call_render_completion(c->thread, c->req, c->tenant);
+    return 0;
+}
+
 /* That of ?model=NAME, else the one for requests that name none, else any. NULL: err says why. */
 static struct served_model *asked_model(const struct call *c, struct api_error *err) {
     struct model_table *models = c->thread->gw->models;
@@ -423,6 +428,25 @@ static int on_model_info(const struct call *c, struct api_error *err) {
     return 0;
 }
 
+/* What SGLang's clients and routers read of a server: how it was started, as far as they ask. */
+static int on_server_info(const struct call *c, struct api_error *err) {
+    struct served_model *model = asked_model(c, err);
+    if (!model)
+        return -1;
+    cJSON *info = cJSON_CreateObject();
+    cJSON_AddStringToObject(info, "model_path", model->name);
+    cJSON_AddStringToObject(info, "served_model_name", model->name);
+    cJSON_AddStringToObject(info, "tokenizer_path", model->name);
+    cJSON_AddBoolToObject(info, "is_embedding", model->vectors.only);
+    cJSON_AddNumberToObject(info, "context_length", model->max_context);
+    cJSON_AddNumberToObject(info, "max_running_requests", (double)c->thread->gw->settings.open_max);
+    cJSON_AddStringToObject(info, "status", "ready");
+    cJSON_AddStringToObject(info, "version", TRIREME_VERSION);
+    served_model_put(model);
+    respond_document(c->req, info);
+    return 0;
+}
+
 /* ---- routes ---- */
 
 static int on_openapi(const struct call *c, struct api_error *err);
@@ -495,6 +519,8 @@ static const struct route {
     CALL("/slots", HTTP_GET, false, true, on_slots, NULL),
     CALL("/tokenizer_info", HTTP_GET, false, false, on_tokenizer_info, NULL),
     CALL("/v1/chat/completions/render", HTTP_POST, false, false, on_render, &fields_chat),
+    CALL("/v1/completions/render", HTTP_POST, false, false, on_render_completion,
+         &fields_completions),
     CALL("/tokenize", HTTP_POST, false, false, on_tokenize, &fields_text_calls),
     CALL("/detokenize", HTTP_POST, false, false, on_detokenize, &fields_text_calls),
     CALL("/v1/tokenize", HTTP_POST, false, false, on_tokenize, &fields_text_calls),
@@ -525,6 +551,8 @@ static const struct route {
     CALL("/info", HTTP_GET, false, false, on_info, NULL),
     CALL("/get_model_info", HTTP_GET, false, false, on_model_info, NULL),
     CALL("/model_info", HTTP_GET, false, false, on_model_info, NULL),
+    CALL("/server_info", HTTP_GET, false, false, on_server_info, NULL),
+    CALL("/get_server_info", HTTP_GET, false, false, on_server_info, NULL),
     CALL("/openapi.json", HTTP_GET, true, false, on_openapi, NULL),
 };
 #undef CALL

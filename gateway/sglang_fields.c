@@ -86,7 +86,7 @@ static const struct field_set fields_sampling = {sampling_tables, ARRAY_LEN(samp
 static int read_sampling(struct field_reader *r, enum json_event first) {
     struct bytes params;
     if (first != JSON_OBJECT_BEGIN)
-        return field_wrong_type(r, "one object, which holds for all texts,", first);
+        return field_wrong_type(r, "one object, which holds for all texts", first);
     if (field_span(r, first, &params))
         return -1;
     return field_read_request(r->g, &fields_sampling, params, r->err);

@@ -84,6 +84,12 @@ static int read_chat(struct text_request *t, struct bytes body, struct api_error
     return openai_chat_parse(&t->g, body, err);
 }
 
+static int read_completion(struct text_request *t, struct bytes body, struct api_error *err) {
+    genreq_release(&t->g); /* its defaults are a chat's */
+    genreq_init(&t->g, GENREQ_COMPLETIONS);
+    return openai_completions_parse(&t->g, body, err);
+}
+
 /* Reads what json_scan took. */
 typedef int text_call_reader(struct text_request *t, struct bytes body, struct api_error *err);
 
@@ -283,28 +289,54 @@ static void write_given_sampling(const struct genreq *g, struct json_writer *w) 
     json_end_object(w);
 }
 
+static void write_rendered(const struct text_request *t, const struct served_model *m,
+                           const struct token_vec *ids, struct json_writer *w) {
+    json_begin_object(w);
+    json_key(w, "model");
+    json_string(w, m->name);
+    json_key(w, "token_ids");
+    json_begin_array(w);
+    for (size_t i = 0; i < ids->count; i++)
+        json_uint(w, ids->items[i]);
+    json_end_array(w);
+    json_key(w, "sampling_params");
+    write_given_sampling(&t->g, w);
+    json_key(w, "stream");
+    json_bool(w, t->g.stream);
+    json_end_object(w);
+}
+
 static int render_answer(const struct text_request *t, const struct served_model *m,
                          struct buf *out, struct api_error *err) {
     struct token_vec ids = {0};
     struct json_writer w;
     int rc = tokens_of(t, m, &ids, err);
     json_writer_init(&w, out);
-    if (rc == 0) {
-        json_begin_object(&w);
-        json_key(&w, "model");
-        json_string(&w, m->name);
-        json_key(&w, "token_ids");
-        json_begin_array(&w);
-        for (size_t i = 0; i < ids.count; i++)
-            json_uint(&w, ids.items[i]);
-        json_end_array(&w);
-        json_key(&w, "sampling_params");
-        write_given_sampling(&t->g, &w);
-        json_key(&w, "stream");
-        json_bool(&w, t->g.stream);
-        json_end_object(&w);
-    }
+    if (rc == 0)
+        write_rendered(t, m, &ids, &w);
     vec_release(&ids);
+    return rc;
+}
+
+/* An object for each prompt, in a list. */
+static int render_completion(const struct text_request *t, const struct served_model *m,
+                             struct buf *out, struct api_error *err) {
+    struct json_writer w;
+    int rc = 0;
+    if (t->g.prompt_count == 0)
+        return api_error_set(err, API_BAD_REQUEST, "prompt", "'prompt' is missing");
+    json_writer_init(&w, out);
+    json_begin_array(&w);
+    for (uint32_t i = 0; i < t->g.prompt_count && rc == 0; i++) {
+        struct token_vec ids = {0};
+        rc = prepare_text(&t->g, i, m->text, &ids, err);
+        if (rc == 0 && t->g.prompts[i].is_ids)
+            rc = prepare_check_ids(ids.items, ids.count, m, "prompt", err);
+        if (rc == 0)
+            write_rendered(t, m, &ids, &w);
+        vec_release(&ids);
+    }
+    json_end_array(&w);
     return rc;
 }
 
@@ -536,6 +568,11 @@ void text_call_chat_tokens(struct event_thread *thread, struct http_request *req
 }
 void text_call_render(struct event_thread *thread, struct http_request *req, struct u128 tenant) {
     answer(thread, req, tenant, read_chat, render_answer);
+}
+
+void text_call_render_completion(struct event_thread *thread, struct http_request *req,
+                                 struct u128 tenant) {
+    answer(thread, req, tenant, read_completion, render_completion);
 }
 
 void text_call_tokenizer_info(struct event_thread *thread, struct http_request *req) {

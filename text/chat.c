@@ -281,6 +281,14 @@ static int out_of_memory(struct render *r) {
     return error_set(r->err, ERR_LIMIT, "the messages are too large");
 }
 
+/* A part that says no type is a text where it has one; templates ask for the type. */
+static bool name_type(struct render *r, struct tvalue item) {
+    if (item.kind != TVALUE_DICT || tvalue_get(item, "type").kind != TVALUE_UNDEFINED ||
+        tvalue_get(item, "text").kind != TVALUE_STRING)
+        return true;
+    return tvalue_dict_set(&r->arena, item, bytes_str("type"), tvalue_string(bytes_str("text")));
+}
+
 /* The text of a content part; undefined for what is no text. */
 static struct tvalue content_part_text(struct tvalue item) {
     if (item.kind == TVALUE_STRING)
@@ -297,6 +305,10 @@ static int join_content_parts(struct render *r, size_t message_idx, struct tvalu
                               struct tvalue *out) {
     struct buf text = {0};
     for (size_t i = 0; i < tvalue_count(content_parts); i++) {
+        if (!name_type(r, tvalue_list_at(content_parts, i))) {
+            buf_release(&text);
+            return out_of_memory(r);
+        }
         struct tvalue item = tvalue_list_at(content_parts, i), type = tvalue_get(item, "type"),
                       s = content_part_text(item);
         if (s.kind != TVALUE_STRING) {

@@ -162,6 +162,8 @@ def test_goldens():
             assert by_text[:-1] == by_ids[:-1], name
             only = s.post("/v1/completions", {"prompt": "fox", "max_tokens": 1})
             assert only[0] == 400 and "embeddings" in only[1]["error"]["message"], only
+            assert s.post("/api/show", {"model": name})[1]["capabilities"] == ["embedding"]
+            assert json.loads(s.get("/server_info")[1])["is_embedding"] is True
             assert s.get("/health/e2e", timeout=20)[0] == 200
 
 

@@ -45,6 +45,7 @@ EXAMPLES = [
      "choices.0.prompt_logprobs choices.0.token_ids choices.0.prompt_token_ids"),
     ("/tokenize", [JSON], {"model": "facebook/opt-125m", "prompt": "Hello", "return_token_strs": True}, "token_strs.0 max_model_len"),
     ("/v1/chat/completions/render", [JSON], {"messages": CHAT}, "token_ids sampling_params"),
+    ("/v1/completions/render", [JSON], {"prompt": ["Hello", "there"]}, "1.token_ids 1.sampling_params"),
     # SGLang
     ("/generate", [JSON], {"text": "The capital of France is", "sampling_params": {"temperature": 0, "max_new_tokens": 8}}, "text output_ids.0 meta_info.finish_reason.type"),
     ("/generate", [JSON], {"text": ["The president is", "The capital is"], "sampling_params": {"temperature": 0.8, "top_p": 0.95, "n": 2, "max_new_tokens": 4}}, "3.text"),

@@ -13,7 +13,7 @@ BASES = {"/v1/chat/completions": {"messages": CHAT}, "/v1/completions": {"prompt
          "/v1/messages/count_tokens": {"messages": CHAT}, "/v1/responses": {"input": "Hello"}, "/v1/responses/input_tokens": {"input": "Hello"},
          "/api/chat": {"messages": CHAT}, "/api/generate": {"prompt": "Hello"}, "/completion": {"prompt": "Hello"}, "/completions": {"prompt": "Hello"},
          "/infill": {"input_prefix": "a", "input_suffix": "b"}, "/tokenize": {"content": "Hello"}, "/detokenize": {"tokens": [1, 2]},
-         "/apply-template": {"messages": CHAT}, "/v1/chat/completions/render": {"messages": CHAT},
+         "/apply-template": {"messages": CHAT}, "/v1/chat/completions/render": {"messages": CHAT}, "/v1/completions/render": {"prompt": "Hello"},
          "/generate": {"text": "Hello"}, "/pooling": {"input": "Hello"}, "/classify": {"input": "Hello"}, "/v1/classify": {"input": "Hello"}, "/v2/embed": {"texts": ["Hello"]},
          "/v1/embeddings": {"input": "Hello"}, "/embedding": {"content": "Hello"}, "/embeddings": {"content": "Hello"},
          "/api/embed": {"input": "Hello"}, "/api/embeddings": {"prompt": "Hello"},

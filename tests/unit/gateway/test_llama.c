@@ -238,6 +238,27 @@ TEST(calls_about_the_server) {
     answer_release(&a);
     answer_release(&tokens);
     buf_release(&body);
+    /* of a completion: one for each prompt */
+    post(&w, "/v1/completions/render",
+         "{\"prompt\":[\"Hello there\",\"a b\"],\"temperature\":0,\"stream\":true}", &a);
+    post(&w, "/tokenize", "{\"prompt\":\"Hello there\"}", &tokens);
+    json = cJSON_ParseWithLength(a.body.data, a.body.len);
+    expected = cJSON_ParseWithLength(tokens.body.data, tokens.body.len);
+    EXPECT_EQ(cJSON_GetArraySize(json), 2);
+    EXPECT(cJSON_Compare(member(json->child, "token_ids"), member(expected, "tokens"), true));
+    EXPECT(
+        !cJSON_Compare(member(json->child->next, "token_ids"), member(expected, "tokens"), true));
+    EXPECT(cJSON_IsTrue(member(json->child->next, "stream")));
+    cJSON_Delete(json);
+    cJSON_Delete(expected);
+    answer_release(&a);
+    answer_release(&tokens);
+    client_request(w.port, "POST", "/v1/completions/render", NULL, "{\"max_tokens\":3}", &a);
+    EXPECT_EQ(a.status, 400);
+    answer_release(&a);
+    client_request(w.port, "POST", "/v1/completions/render", NULL, "{\"prompt\":[[9999999]]}", &a);
+    EXPECT_EQ(a.status, 400);
+    answer_release(&a);
     world_echo_end(&w);
 }
 
@@ -305,6 +326,7 @@ TEST(an_infill_has_the_marks_of_its_vocabulary) {
     g.prompts = &prompt;
     g.prompt_count = 1;
     struct tokenizer *t = tokenizer_with(qwen, ARRAY_LEN(qwen), &first);
+    EXPECT(infill_is_possible(t));
     prompt_of(&g, t, first, &out);
     EXPECT_STR(buf_text(&out),
                "<|begin|>{0}a <|fim_middle|>{1}b{2}    "); /* a spelled mark is text */
@@ -318,6 +340,7 @@ TEST(an_infill_has_the_marks_of_its_vocabulary) {
     EXPECT_STR(buf_text(&out), "<|begin|>int x;\n\n{0}a <|fim_middle|>{1}b{2}    ");
     tokenizer_free(&t);
     t = tokenizer_with(half, ARRAY_LEN(half), &first);
+    EXPECT(!infill_is_possible(t));
     struct token_vec ids = {0};
     struct api_error err;
     EXPECT(infill_tokens(&g, t, &ids, &err) < 0 && err.status == 501);

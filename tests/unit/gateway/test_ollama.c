@@ -21,14 +21,14 @@ TEST(options_are_the_fields_they_name) {
                     CHAT_BODY(",\"model\":\"m\",\"options\":{\"temperature\":0.5,\"top_k\":7,"
                               "\"top_p\":0.25,\"min_p\":0.125,\"num_predict\":9,\"seed\":3,"
                               "\"stop\":[\"a\",\"b\"],\"repeat_penalty\":1.5,"
-                              "\"presence_penalty\":1,\"frequency_penalty\":-1,\"num_ctx\":512,"
+                              "\"presence_penalty\":3,\"frequency_penalty\":-4,\"num_ctx\":512,"
                               "\"num_gpu\":1,\"unheard_of\":{}},\"keep_alive\":\"5m\""),
                     &g, &err),
               0);
     EXPECT(g.stream);
     EXPECT(bytes_equal(g.model, bytes_str("m")));
     EXPECT(g.temperature == 0.5 && g.top_p == 0.25 && g.min_p == 0.125 &&
-           g.repetition_penalty == 1.5 && g.presence_penalty == 1 && g.frequency_penalty == -1);
+           g.repetition_penalty == 1.5 && g.presence_penalty == 3 && g.frequency_penalty == -4);
     EXPECT_EQ(g.top_k, 7);
     EXPECT_EQ(genreq_max_tokens(&g, 1), 9);
     EXPECT(g.given & GENREQ_SEED && g.seed == 3);

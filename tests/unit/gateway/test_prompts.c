@@ -62,6 +62,10 @@ TEST(info_tells_the_bounds_of_the_model) {
     EXPECT(strstr(buf_text(&a.body), "\"model_path\":\"fake\""));
     EXPECT(strstr(buf_text(&a.body), "\"is_generation\":true"));
     answer_release(&a);
+    client_request(w.port, "GET", "/server_info", NULL, NULL, &a);
+    EXPECT_EQ(a.status, 200);
+    EXPECT(strstr(buf_text(&a.body), "\"is_embedding\":false,\"context_length\":777"));
+    answer_release(&a);
     client_request(w.port, "GET", "/info?model=none", NULL, NULL, &a);
     EXPECT_EQ(a.status, 404);
     answer_release(&a);

@@ -109,6 +109,18 @@ TEST(content_parts_fit_the_template) {
         "[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"a\"}, {\"type\": "
         "\"text\", \"text\": \"b\"}]}]");
     EXPECT_STR(rendered(chat, r), "[a][b]");
+    /* without a type: a text where it has one, and templates see it so */
+    r.messages = bytes_str("[{\"role\":\"user\",\"content\":[{\"text\":\"a\"},{\"text\":\"b\"}]}]");
+    EXPECT_STR(rendered(chat, r), "[a][b]");
+    EXPECT_EQ(chat_set_template(chat,
+                                bytes_str("{% for p in messages[0].content %}{% if p.type == "
+                                          "'text' %}[{{ p.text }}]{% endif %}{% endfor %}"),
+                                &err),
+              0);
+    EXPECT_STR(rendered(chat, r), "[a][b]");
+    r.messages = bytes_str("[{\"role\":\"user\",\"content\":[{\"image_url\":\"a\"}]}]");
+    EXPECT_STR(rendered(chat, r),
+               "error -3: messages[0].content[0]: this model takes text only, not ''");
     chat_free(&chat);
 }
 
