@@ -324,6 +324,42 @@ TEST(link_drops_what_has_more_parts_than_ours) {
     test_endpoint_remove(endpoint);
 }
 
+/* A scheduler whose Welcome cannot be read is none: it is counted, and the next one is heard. */
+TEST(link_wants_a_welcome_that_is_valid) {
+    const char *endpoint = test_endpoint();
+    struct test_client c = {0};
+    struct wire_welcome welcome = {.heartbeat_ms = 50, .silence_ms = 3000};
+    struct buf good = {0};
+    uint8_t id[64], head[FRAME_BYTES], rest[4096];
+    int id_len = -1;
+    void *context = zmq_ctx_new(), *raw = zmq_socket(context, ZMQ_ROUTER);
+    EXPECT_EQ(zmq_bind(raw, endpoint), 0);
+    EXPECT(test_client_open(&c, endpoint, WIRE_ROLE_GATEWAY));
+    TURN_UNTIL(NULL, &c, 5000, (id_len = zmq_recv(raw, id, sizeof id, ZMQ_DONTWAIT)) > 0);
+    EXPECT(id_len > 0);
+    while (zmq_recv(raw, rest, sizeof rest, ZMQ_DONTWAIT) >= 0) {}
+    message_pack_welcome(&welcome, &good);
+    struct bytes payloads[] = {bytes_of("\xff\xff\xff", 3), buf_bytes(&good)};
+    for (int valid = 0; valid < 2; valid++) {
+        frame_write(head, WIRE_WELCOME, (struct epoch){5, {1, 1}}, payloads[valid]);
+        zmq_send(raw, id, (size_t)id_len, ZMQ_SNDMORE);
+        zmq_send(raw, head, FRAME_BYTES, ZMQ_SNDMORE);
+        zmq_send(raw, payloads[valid].data, payloads[valid].len, 0);
+        TURN_UNTIL(NULL, &c, 5000, link_client_stats(c.link)->received_frames == 1u + valid);
+        EXPECT_EQ(link_client_stats(c.link)->received_frames, 1 + valid);
+        EXPECT_EQ(link_client_stats(c.link)->bad_frames, 1);
+        EXPECT_EQ(link_client_stats(c.link)->registrations, valid);
+        EXPECT_EQ(link_client_is_registered(c.link), valid);
+        EXPECT_EQ(link_client_epoch(c.link).number, valid ? 5 : 0);
+        EXPECT_EQ(c.registered, valid);
+    }
+    zmq_close(raw);
+    buf_release(&good);
+    test_close(NULL, &c);
+    zmq_ctx_term(context);
+    test_endpoint_remove(endpoint);
+}
+
 TEST(link_ignores_garbage_from_raw_peers) {
     const char *endpoint = test_endpoint();
     struct test_server s = {.echo = true};

@@ -312,6 +312,42 @@ TEST(trust_a_client_finds_the_scheduler_of_two_keys) {
     tcp_keys_remove(&k);
 }
 
+/* Where a key stands in the list does not matter. */
+TEST(trust_a_client_finds_the_schedulers_key_anywhere_in_the_list) {
+    struct tcp_keys k;
+    struct buf lines[2] = {0};
+    char line[256];
+    EXPECT(tcp_keys_make(&k));
+    FILE *f = fopen(k.allow, "r");
+    while (f && fgets(line, sizeof line, f))
+        buf_add_str(&lines[strncmp(line, "scheduler", 9) == 0], line);
+    EXPECT(f && !fclose(f) && lines[0].len && lines[1].len);
+    for (int first = 0; first < 2; first++) {
+        struct test_server s = {.echo = true};
+        struct test_client c = {0};
+        EXPECT((f = fopen(k.allow, "w")));
+        fprintf(f, "%s%s", buf_text(&lines[first]), buf_text(&lines[!first]));
+        EXPECT_EQ(fclose(f), 0);
+        EXPECT(test_server_open_with(&s, "tcp://127.0.0.1:*", &k, 5, 3000));
+        EXPECT(test_client_open_with(&c, link_server_address(s.link, 0), &k, WIRE_ROLE_GATEWAY));
+        TURN_UNTIL(&s, &c, 10000, c.registered);
+        EXPECT_EQ(c.registered, 1);
+        test_close(&s, &c);
+    }
+    struct link_client_config config = {.endpoint = "tcp://127.0.0.1:9",
+                                        .role = WIRE_ROLE_WORKER,
+                                        .key_file = k.files[WIRE_ROLE_WORKER],
+                                        .allow_keys = k.allow};
+    struct link_client *client;
+    struct error err;
+    EXPECT(tcp_keys_disallow(&k, WIRE_ROLE_SCHEDULER));
+    EXPECT_EQ(link_client_new(&client, &config, &TEST_CLIENT_CALLS, NULL, &err), ERR_INVALID);
+    EXPECT(strstr(err.text, "/allow' has no scheduler's key"));
+    buf_release(&lines[0]);
+    buf_release(&lines[1]);
+    tcp_keys_remove(&k);
+}
+
 /* ---- ipc ---- */
 
 /* As another user: whether anything was heard of a scheduler. */
