@@ -315,6 +315,10 @@ static const struct parse_case cases[] = {
      "string=\"true\">Paris</｜DSML｜ parameter>\n<｜DSML｜ parameter name=\"days\" "
      "string=\"false\">2</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>",
      "R(a)C(b)" W_IS("0")},
+    {NULL, "deepseek_v41", false,
+     "<｜DSML｜ calls><｜DSML｜ invoke name=\"get_weather\"><｜DSML｜ parameter name=\"input\" "
+     "string=\"true\">{\"city\": \"Lyon\"}</｜DSML｜ parameter></｜DSML｜ invoke></｜DSML｜ calls>",
+     "T(0||get_weather|{\"city\": \"Lyon\"})"},
     {"gigachat35", "gigachat35", false,
      "<think>a</think>b\n<｜GCML｜tool_calls>\n<｜GCML｜invoke "
      "name=\"get_weather\">\n<｜GCML｜parameter "
@@ -331,6 +335,11 @@ static const struct parse_case cases[] = {
      "type=\"string\"<|sep|>1<|close|>argument"
      "<|sep|><|close|>call<|sep|><|close|>tools<|sep|><|close|>message<|sep|>",
      "R(a)C(b)" W_IS("0") "T(1||now|{\"a &\\\"b\\\"\": \"1\"})"},
+    {NULL, "kimi_k3", false, /* what the model says of a value goes before what is declared */
+     "<|open|>tools<|sep|><|open|>call tool=\"get_weather\" index=\"1\"<|sep|><|open|>argument "
+     "key=\"city\" type=\"number\"<|sep|>3<|close|>argument<|sep|><|open|>argument key=\"days\" "
+     "type=\"string\"<|sep|>2<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",
+     "T(0||get_weather|{\"city\": 3, \"days\": \"2\"})"},
     {"kimi_k3", NULL, false,
      "<|open|>response<|sep|>b<|close|>response<|sep|><|close|>message<|sep|>", "C(b)"},
     {"k2_horizon", "k2_horizon", false,
@@ -970,6 +979,41 @@ TEST(names_of_other_servers_are_known) {
         if (!reasoning_format_find(bytes_str(name)))
             check_fail(__FILE__, __LINE__, "no reasoning parser %s", name);
     EXPECT(count == 126);
+}
+
+/* Every format once, by its name, in the order of the rows. */
+static bool lists_each_once(const char *list, const char *(*name_of)(size_t row), size_t count) {
+    const char *before = NULL;
+    for (size_t i = 0; i < count; i++) {
+        const char *name = name_of(i);
+        size_t len = strlen(name);
+        if (before && !strcmp(before, name))
+            continue; /* two rows of one name */
+        if (before && strncmp(list, ", ", 2))
+            return false;
+        list += before ? 2 : 0;
+        if (strncmp(list, name, len))
+            return false;
+        list += len;
+        before = name;
+    }
+    return !*list;
+}
+static const char *call_name(size_t row) {
+    return call_format_name(&call_formats[row]);
+}
+static const char *reasoning_name(size_t row) {
+    return reasoning_format_name(&reasoning_formats[row]);
+}
+
+TEST(lists_of_formats_have_each_once) {
+    struct buf names = {0};
+    call_format_names(&names);
+    EXPECT(lists_each_once(buf_text(&names), call_name, call_format_count));
+    buf_reset(&names);
+    reasoning_format_names(&names);
+    EXPECT(lists_each_once(buf_text(&names), reasoning_name, reasoning_format_count));
+    buf_release(&names);
 }
 
 /* The first of a row's names is its own, whichever of them was asked for. */
