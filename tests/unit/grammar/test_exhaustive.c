@@ -224,6 +224,48 @@ TEST(counts_end_at_their_bounds) {
     }
 }
 
+/* Lists whose first items have their own kind: p numbers, then texts; n items of the right kinds, and of one wrong. */
+TEST(first_items_have_their_own_kind) {
+    enum { MOST = 4, NONE = -1 };
+    for (int first = 0; first <= 3; first++)
+        for (int rest = 0; rest < 2; rest++) /* items behind them: none, texts */
+            for (int least = 0; least <= MOST; least++)
+                for (int most = NONE; most <= MOST; most++) {
+                    char schema[300], text[100];
+                    struct judge j;
+                    int len = snprintf(schema, sizeof schema, "{\"type\":\"array\",\"minItems\":%d",
+                                       least);
+                    if (most != NONE)
+                        len += snprintf(schema + len, sizeof schema - (size_t)len,
+                                        ",\"maxItems\":%d", most);
+                    for (int k = 0; k < first; k++)
+                        len += snprintf(schema + len, sizeof schema - (size_t)len,
+                                        "%s{\"type\":\"integer\"}", k ? "," : ",\"prefixItems\":[");
+                    snprintf(schema + len, sizeof schema - (size_t)len, "%s,\"items\":%s}",
+                             first ? "]" : "", rest ? "{\"type\":\"string\"}" : "false");
+                    int rc = judge_open(&j, GRAMMAR_JSON_SCHEMA, schema);
+                    bool any = false;
+                    for (int n = 0; n <= MOST + 1; n++)
+                        for (int wrong = NONE; wrong < n; wrong++) {
+                            int at = snprintf(text, sizeof text, "[");
+                            for (int k = 0; k < n; k++)
+                                at += snprintf(text + at, sizeof text - (size_t)at, "%s%s",
+                                               k ? "," : "",
+                                               (k < first) != (k == wrong) ? "1" : "\"x\"");
+                            snprintf(text + at, sizeof text - (size_t)at, "]");
+                            bool want = n >= least && (most == NONE || n <= most) &&
+                                        wrong == NONE && (rest || n <= first);
+                            any |= want;
+                            if (!rc && accepts(&j, text) != want)
+                                check_fail(__FILE__, __LINE__, "%s %s %s", schema,
+                                           want ? "refuses" : "accepts", text);
+                        }
+                    if (rc && any)
+                        check_fail(__FILE__, __LINE__, "%s: %s", schema, j.err.text);
+                    judge_close(&j);
+                }
+}
+
 /* Repetitions in expressions and GBNF, of a letter and of a group. */
 TEST(repetitions_end_at_their_bounds) {
     static const struct row {
@@ -375,6 +417,57 @@ TEST(values_in_and_out_of_lists) {
             }
 }
 
+/* ---- members ---- */
+
+/* Of three members every set may be required, and every set is tried, as JSON and as elements. */
+TEST(members_that_are_required) {
+    enum { MEMBERS = 3, SETS = 1 << MEMBERS };
+    static const struct notation {
+        enum grammar_kind kind;
+        const char *head, *tail; /* around the list of what is required */
+        const char *begin, *before, *after, *between, *end; /* before and after a member's letter */
+    } NOTATIONS[] = {
+        {GRAMMAR_JSON_SCHEMA,
+         "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"integer\"},"
+         "\"c\":{\"type\":\"integer\"}},\"additionalProperties\":false,\"required\":[",
+         "]}", "{", "\"", "\":1", ",", "}"},
+        {GRAMMAR_STRUCTURE,
+         "{\"type\":\"arguments\",\"before\":{\"type\":\"const_string\",\"value\":\"<\"},"
+         "\"middle\":{\"type\":\"const_string\",\"value\":\">\"},"
+         "\"after\":{\"type\":\"const_string\",\"value\":\"</>\"},\"stops\":[\"</>\"],"
+         "\"json_schema\":{\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"integer\"},"
+         "\"c\":{\"type\":\"integer\"}},\"additionalProperties\":false,\"required\":[",
+         "]}}", "", "<", ">1</>", "", ""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(NOTATIONS); i++)
+        for (unsigned required = 0; required < SETS; required++) {
+            const struct notation *n = &NOTATIONS[i];
+            char source[800], text[64];
+            struct judge j;
+            int len = snprintf(source, sizeof source, "%s", n->head), names = 0;
+            for (int k = 0; k < MEMBERS; k++)
+                if (required & 1u << k)
+                    len += snprintf(source + len, sizeof source - (size_t)len, "%s\"%c\"",
+                                    names++ ? "," : "", 'a' + k);
+            snprintf(source + len, sizeof source - (size_t)len, "%s", n->tail);
+            if (judge_open(&j, n->kind, source))
+                check_fail(__FILE__, __LINE__, "%s: %s", source, j.err.text);
+            for (unsigned there = 0; there < SETS && j.run; there++) {
+                int at = snprintf(text, sizeof text, "%s", n->begin), count = 0;
+                for (int k = 0; k < MEMBERS; k++)
+                    if (there & 1u << k)
+                        at += snprintf(text + at, sizeof text - (size_t)at, "%s%s%c%s",
+                                       count++ ? n->between : "", n->before, 'a' + k, n->after);
+                snprintf(text + at, sizeof text - (size_t)at, "%s", n->end);
+                bool want = (required & there) == required;
+                if (accepts(&j, text) != want)
+                    check_fail(__FILE__, __LINE__, "%s %s %s", source, want ? "refuses" : "accepts",
+                               text);
+            }
+            judge_close(&j);
+        }
+}
+
 /* ---- what stands for a character in an expression ---- */
 
 TEST(characters_of_expressions) {
@@ -385,6 +478,7 @@ TEST(characters_of_expressions) {
         {"^\\u{41}$", "A", "u B"},
         {"^\\u{1F600}$", "\xF0\x9F\x98\x80", "\xF0\x9F\x98\x81 u"},
         {"^\\ud83d\\ude00$", "\xF0\x9F\x98\x80", "\xF0\x9F\x98\x81 \xF0\x9F\x98\xC0"},
+        {"^[\\ud83d\\u0041]$", "A", "u \xF0\x9F\x98\x80"}, /* a half alone is no pair's */
         {"^\\uDBFF\\uDFFF$", "\xF4\x8F\xBF\xBF", "\xF4\x8F\xBF\xBE"},
         {"^\\x41\\x7a$", "Az", "A z AZ"},
         {"^[a-c]$", "a b c", "` d A"},
