@@ -165,7 +165,8 @@ extern "C" void run_fault(struct stream *base, int which, float *x, uint32_t cou
         else
             LAUNCH(successor<false>, dependent, s, x, count);
         break;
-    case 34: /* behind what is no kernel */
+    case 34: /* behind what is no kernel, though there was one before */
+        LAUNCH(predecessor, shape, s, x, count);
         stream_fill(base, x, 0, count * 4);
         LAUNCH(successor<true>, usual, s, x, count);
         break;

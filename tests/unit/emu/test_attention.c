@@ -466,8 +466,8 @@ TEST(decode_reads_the_rows_that_its_step_has_prepared) {
 /* A context of 1000 tokens lies in blocks for 1024: parts of every row fit into the scratch that was
  * asked for 1000. What they are is of no interest here: nobody wrote the cache. */
 TEST(parts_fit_the_scratch_of_a_context_that_fills_no_block) {
-    enum { ROWS = 16, CONTEXT = 1000 };
-    const struct shape sh = {STORAGE_BF16, STORAGE_BF16, 1, 1, 16, 32, 0, 32, false, true, 0, 0};
+    enum { ROWS = 4, CONTEXT = 1000 }; /* so few that no row is one block's alone */
+    const struct shape sh = {STORAGE_BF16, STORAGE_BF16, 1, 1, 64, 32, 0, 32, false, true, 0, 0};
     struct scene s;
     uint32_t slots[ROWS] = {0}, positions[ROWS];
     for (uint32_t i = 0; i < ROWS; i++)
