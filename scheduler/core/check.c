@@ -13,7 +13,7 @@ struct count_array {
 static struct {
     struct count_array refs;                  /* by block */
     struct count_array rows, tokens, samples; /* by slot, of flights */
-    uint32_t waiting_new, waiting_resumed, running, parked;
+    uint32_t waiting_new, waiting_resumed, running, parked, paused;
     uint64_t record_bytes;
 } seen;
 
@@ -68,6 +68,7 @@ static void check_request(const struct sched *s, const struct request *request) 
         seen.running += seq_in_slot(q);
         seen.parked += q->state == SEQ_PARKED;
     }
+    seen.paused += request->paused;
     CHECK(held == request->held_count && open == request->open_count); /* (9) */
     CHECK(held == 0 || held < open);                                   /* someone leads them */
     seen.record_bytes += request->record_bytes;
@@ -284,7 +285,7 @@ static void check_waiting_new(const struct sched *s) {
 }
 
 void sched_check(const struct sched *s) {
-    seen.waiting_new = seen.waiting_resumed = seen.running = seen.parked = 0;
+    seen.waiting_new = seen.waiting_resumed = seen.running = seen.parked = seen.paused = 0;
     seen.record_bytes = 0;
     for (size_t i = 0; i < s->request_ids.cap; i++)
         if (s->request_ids.entries[i].value)
@@ -307,5 +308,5 @@ void sched_check(const struct sched *s) {
     CHECK(seen.waiting_new == s->waiting_new && seen.waiting_resumed == s->waiting_resumed);
     /* (9) */
     CHECK(seen.running == s->running && seen.record_bytes == s->record_bytes &&
-          parked == seen.parked);
+          parked == seen.parked && s->paused == seen.paused);
 }

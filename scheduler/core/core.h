@@ -47,6 +47,7 @@ struct sched {
     struct waiting unbound;   /* tenants of requests whose model is not known; nothing is queued */
     uint32_t waiting_resumed; /* that wait, and ran before */
     uint32_t running;         /* that are in slots */
+    uint32_t paused;          /* requests whose clients read slowly */
     uint64_t table_bytes;     /* of all replicas */
     uint64_t record_bytes;
     struct crash_record crashes[SCHED_CRASH_RECORDS]; /* ring */

@@ -267,7 +267,7 @@ static void park_unfit(struct sched *s, struct sequence *q) {
  * at once. */
 static bool preempt_paused(struct sched *s, const struct sequence *q) {
     const struct model *model = q->request->model;
-    for (size_t i = 0; i < model->replicas.count; i++) {
+    for (size_t i = 0; i < model->replicas.count && s->paused; i++) {
         struct replica *r = model->replicas.items[i];
         if (!is_usable(r) || r->leaving_count || !replica_fits(r, q))
             continue;

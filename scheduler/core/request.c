@@ -516,7 +516,7 @@ void request_detach(struct sched *s, struct request *request) {
     CHECK(request->resumable && !request->rejected);
     list_remove(&request->gateway_link);
     request->gateway = NULL;
-    request->paused = false; /* nobody reads slowly any more */
+    request_pause(s, request, false); /* nobody reads slowly any more */
     request->retransmit_at = NEVER;
     for (uint32_t i = 0; i < request->sequence_count; i++) {
         list_remove(&request->sequences[i].dirty);
@@ -562,7 +562,14 @@ static bool is_in_slot(const struct request *request) {
     return false;
 }
 
+void request_pause(struct sched *s, struct request *request, bool paused) {
+    s->paused += paused;
+    s->paused -= request->paused;
+    request->paused = paused;
+}
+
 static void request_free(struct sched *s, struct request *request) {
+    request_pause(s, request, false);
     list_remove(&request->record_link);
     for (uint32_t i = 0; i < request->sequence_count; i++) {
         word_pool_put_back(&s->word_pool, &request->sequences[i].words);

@@ -61,7 +61,7 @@ struct request {
     int64_t submitted_at;     /* the turn it came in; not known while it is fresh */
     bool resumed;             /* was accepted before: goes around the bound of the queue */
     bool resumable;           /* runs on without its gateway (streams.h) */
-    bool paused;              /* its client reads slowly */
+    bool paused;              /* its client reads slowly; set by request_pause */
     bool validated;           /* against the model's width and capacity */
     bool dropped; /* no longer in the map; freed when its last row in flight has retired */
     bool fresh;   /* of this turn: may still be refused for the bound */
@@ -135,6 +135,8 @@ void requests_bind_all(struct sched *s, struct model *model);
 void request_move(struct request *request, struct gateway *gateway);
 /* Its gateway is gone, or its client: it runs on without. It must be resumable. */
 void request_detach(struct sched *s, struct request *request);
+/* Its client reads slowly, or does so no longer; its sequences stay where they are. */
+void request_pause(struct sched *s, struct request *request, bool paused);
 /* It is called `id` from now on, which must be free. */
 void request_rename(struct sched *s, struct request *request, struct u128 id);
 /* Its last sequence ended: the record is kept for those who have not got all of it. */

@@ -42,7 +42,7 @@ static void take_over(struct sched *s, struct gateway *gateway, struct request *
     request_move(request, gateway);
     stream_taken(s, request);
     request->attempt = submit->attempt;
-    request->paused = false;
+    request_pause(s, request, false);
     request->sequences[0].accepted_due = true;
     request->resumable = submit->resumable;
     if (!request->resumable)
@@ -298,7 +298,7 @@ void sched_pause(struct sched *s, int64_t now, struct u128 from, const struct wi
     struct request *request = addressed(s, from, pause->request, pause->attempt, false);
     if (!request || request->paused == pause->paused)
         return;
-    request->paused = pause->paused;
+    request_pause(s, request, pause->paused);
     for (uint32_t i = 0; i < request->sequence_count; i++)
         seq_requeue(s, &request->sequences[i]);
 }
@@ -406,7 +406,7 @@ void sched_attach(struct sched *s, int64_t now, struct u128 from,
     stream_taken(s, request);
     request_move(request, gateway);
     request->attempt = attach->attempt;
-    request->paused = false;
+    request_pause(s, request, false);
     request->sequences[0].accepted_due = true;
     for (uint32_t i = 0; i < request->sequence_count; i++) {
         struct sequence *q = &request->sequences[i];
