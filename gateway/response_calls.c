@@ -39,6 +39,11 @@ static void feed(struct follower *f) {
     struct buf out = {0};
     bool more = true;
     size_t wrote = 1;
+    if (f->paused && !kept_response_is_listed(store_of(thread), f->kept)) { /* nobody else has it */
+        http_abort(f->http);
+        follower_free(f);
+        return;
+    }
     while (!f->paused && more && wrote) {
         buf_reset(&out);
         more = kept_response_events(store_of(thread), f->kept, &f->at, FOLLOW_BYTES, &out);

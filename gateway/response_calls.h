@@ -3,7 +3,8 @@
  * followers, the clients that read the events of one in the background.
  *
  * A follower reads from the store at its own pace, on any event thread, from any event on; that it
- * leaves changes nothing for the response. It looks at the store in every turn of its thread and
+ * leaves changes nothing for the response. One that does not read is cut once the response is out of
+ * the store, whose bound would not hold otherwise. It looks at the store in every turn of its thread and
  * at every tick.
  *
  * Threading: the event thread of the request.

@@ -315,6 +315,13 @@ bool kept_response_seek(struct response_store *s, struct kept_response *k, uint6
     return found;
 }
 
+bool kept_response_is_listed(struct response_store *s, struct kept_response *k) {
+    pthread_mutex_lock(&s->mutex);
+    bool listed = k->listed;
+    pthread_mutex_unlock(&s->mutex);
+    return listed;
+}
+
 bool kept_response_is_dropped(struct response_store *s, struct kept_response *k) {
     pthread_mutex_lock(&s->mutex);
     bool dropped = k->cancelled || !k->listed;

@@ -85,6 +85,8 @@ bool kept_response_events(struct response_store *store, struct kept_response *ke
 /* Where the event behind `count` events begins; false: there are not so many yet. */
 bool kept_response_seek(struct response_store *store, struct kept_response *kept, uint64_t count,
                         size_t *at);
+/* Still in the store: not deleted, and no newer one has its room. */
+bool kept_response_is_listed(struct response_store *store, struct kept_response *kept);
 /* Cancelled, or out of the store. */
 bool kept_response_is_dropped(struct response_store *store, struct kept_response *kept);
 /* In the background, and not ended yet. */

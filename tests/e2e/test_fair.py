@@ -6,6 +6,7 @@ import socket
 import tempfile
 import threading
 import time
+import urllib.request
 
 from serve import Serve, resident_bytes
 
@@ -125,6 +126,35 @@ def test_documents_that_nobody_reads_are_bounded():
         for x in sockets + [connection]:
             x.close()
         return f"{held:.0f} MB held, {refused} of {len(sockets)} refused"
+
+
+def test_nobody_keeps_a_response_by_not_reading_it():
+    """Who follows a kept response and does not read is cut once it is gone: its memory is nobody's else. Who reads has all of it."""
+    ask = {"input": "Once upon a time", "background": True, "stream": True, "max_output_tokens": 400, "ignore_eos": True,
+           "include": ["message.output_text.logprobs"], "top_logprobs": 20}
+    with Serve() as s:
+        made = socket.create_connection(("127.0.0.1", s.port))
+        body = json.dumps(ask).encode()
+        made.sendall(b"POST /v1/responses HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        text = made.recv(65536)
+        while b'"id":"resp_' not in text:
+            text += made.recv(65536)
+        made.close()
+        path = "/v1/responses/" + text.split(b'"id":"')[1].split(b'"')[0].decode()
+        s.wait(lambda: json.loads(s.get(path)[1])["status"] == "incomplete", 60, "it is made")
+        status, whole = s.get(path + "?stream=true", timeout=30)
+        assert status == 200 and len(whole) > 1 << 20 and "response.incomplete" in whole, (status, len(whole))
+        gone = socket.socket()
+        gone.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        gone.connect(("127.0.0.1", s.port))
+        gone.sendall(f"GET {path}?stream=true HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+        s.wait(lambda: peek(gone), 10, "its first events")
+        count = lambda: s.metrics("gateway")["trireme_http_connections"]
+        s.wait(lambda: count() == 2, 10, "the follower and who asks for metrics")
+        request = urllib.request.Request(f"http://127.0.0.1:{s.port}{path}", method="DELETE")
+        assert urllib.request.urlopen(request, timeout=10).status == 200
+        s.wait(lambda: count() == 1, 10, "the follower is cut")
+        gone.close()
 
 
 def test_keys_have_their_bounds():
