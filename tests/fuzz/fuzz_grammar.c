@@ -1,8 +1,9 @@
 /* Any bytes as a schema, a pattern or a grammar, with small limits: compiled or refused; what
- * compiles is walked along its own masks. The first byte says which of the five; TRIREME_FUZZ_KIND=N
+ * compiles is walked along its own masks, and patterns are sought in themselves. The first byte says which of the five; TRIREME_FUZZ_KIND=N
  * (enum grammar_kind) makes all of them the same. */
 #include "formats/json.h"
 #include "fuzz.h"
+#include "grammar/finder.h"
 #include "grammar/grammar.h"
 #include "text/unicode.h"
 
@@ -18,6 +19,35 @@ static struct vocab *make_vocab(void) {
         tokens[i] = bytes_of(&bytes[i], 1);
     }
     return vocab_new(tokens, 257, ENDS, 1);
+}
+
+/* Its lines as patterns that are sought in it: whole, and in two pieces. */
+static void seek(struct bytes text) {
+    struct bytes patterns[4];
+    struct finder *f;
+    struct error err;
+    size_t count = 0, from = 0, len = 0, idx = 0, part = 0, part_idx = 0;
+    for (size_t i = 0; i <= text.len && count < ARRAY_LEN(patterns); i++)
+        if (i == text.len || text.data[i] == '\n') {
+            patterns[count++] = bytes_of(text.data + from, i - from);
+            from = i + 1;
+        }
+    if (finder_new(patterns, count, &f, &err)) {
+        CHECK(err.text[0] && !f);
+        return;
+    }
+    uint32_t state = FINDER_BEGIN, again = FINDER_BEGIN;
+    size_t half = text.len / 2;
+    bool found = finder_read(f, &state, text, &len, &idx);
+    bool early = finder_read(f, &again, bytes_of(text.data, half), &part, &part_idx);
+    if (!early &&
+        finder_read(f, &again, bytes_of(text.data + half, text.len - half), &part, &part_idx)) {
+        part += half;
+        early = true;
+    }
+    CHECK(found == early && (!found || (len == part && idx == part_idx && len <= text.len)));
+    CHECK(!found || bytes_equal(finder_pattern(f, idx), patterns[idx]));
+    finder_free(&f);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len) {
@@ -40,6 +70,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len) {
                                     .ordered = data[1] & 1,
                                     .compact = data[1] & 2,
                                     .plain = data[1] & 4};
+    if (source.kind == GRAMMAR_REGEX && source.text.len)
+        seek(source.text);
     if (grammar_compile(&source, &limits, &p, &err)) {
         CHECK(err.text[0]);
         return 0;
