@@ -95,6 +95,12 @@ def statement_end(toks, at):
     return i if i < len(toks) else None
 
 
+def is_descriptor_test(toks, at):
+    """Does "fd < 0" or "fd >= 0" stand around an index? Descriptor 0 is open from the start, so that one more or less is the same."""
+    return (toks[at][1] in ("<", ">=") and toks[at + 1][1] == "0" and toks[at - 1][0] == "word"
+            and re.fullmatch(r"(\w+_)?fd", toks[at - 1][1]) is not None)
+
+
 def sites(text):
     """All changes: (begin, end, what comes in its place, what it is)."""
     toks = tokens(text)
@@ -104,7 +110,11 @@ def sites(text):
         if i in spare or depth[i][0] == 0:
             continue
         before, after = toks[i - 1], toks[i + 1]
-        if kind == "mark" and word in MARKS:
+        if is_descriptor_test(toks, i):
+            out += [(begin, end, ">", "operator")] if word == "<" else []
+        elif kind == "number" and is_descriptor_test(toks, i - 1):
+            pass
+        elif kind == "mark" and word in MARKS:
             out += [(begin, end, new, "operator") for new in MARKS[word]]
         elif word in ("+", "-") and is_operand(before):
             out.append((begin, end, "-" if word == "+" else "+", "sign"))

@@ -417,6 +417,75 @@ TEST(values_in_and_out_of_lists) {
             }
 }
 
+/* ---- ranges of characters ---- */
+
+/* Where UTF-8 and pairs of surrogates take another form, from both sides. */
+static const uint32_t CHARACTERS[] = {0x21,    0x41,     0x7F,     0x80,    0xFF,    0x100,
+                                      0x7FF,   0x800,    0xFFF,    0x1000,  0xD7FF,  0xE000,
+                                      0xFFFF,  0x10000,  0x10001,  0x103FF, 0x10400, 0x107FF,
+                                      0x1F600, 0x10FBFF, 0x10FC00, 0x10FFFF};
+
+static void add_utf8(char *out, uint32_t cp) {
+    static const uint8_t HEADS[] = {0, 0xC0, 0xE0, 0xF0};
+    size_t at = strlen(out);
+    int more = cp < 0x80 ? 0 : cp < 0x800 ? 1 : cp < 0x10000 ? 2 : 3;
+    out[at++] = (char)(HEADS[more] | cp >> (6 * more));
+    for (int i = more; i-- > 0;)
+        out[at++] = (char)(0x80 | (cp >> (6 * i) & 0x3F));
+    out[at] = 0;
+}
+
+static void add_escape(char *out, uint32_t unit, bool upper) {
+    size_t at = strlen(out);
+    if (upper)
+        snprintf(out + at, 8, "\\u%04X", unit);
+    else
+        snprintf(out + at, 8, "\\u%04x", unit);
+}
+
+/* As a JSON string: by itself, or escaped, which what is printed in ASCII never is. */
+static void spell(char *out, uint32_t cp, bool escaped, bool upper) {
+    strcpy(out, "\"");
+    if (!escaped)
+        add_utf8(out, cp);
+    else if (cp < 0x10000)
+        add_escape(out, cp, upper);
+    else {
+        add_escape(out, 0xD800 + ((cp - 0x10000) >> 10), upper);
+        add_escape(out, 0xDC00 + (cp & 0x3FF), upper);
+    }
+    strcat(out, "\"");
+}
+
+TEST(ranges_of_characters_end_at_their_ends) {
+    for (size_t i = 0; i < ARRAY_LEN(CHARACTERS); i++)
+        for (size_t k = i; k < ARRAY_LEN(CHARACTERS); k++) {
+            char schema[100] = "{\"type\":\"string\",\"pattern\":\"^[", text[20];
+            struct judge j;
+            add_utf8(schema, CHARACTERS[i]);
+            strcat(schema, "-");
+            add_utf8(schema, CHARACTERS[k]);
+            strcat(schema, "]$\"}");
+            if (judge_open(&j, GRAMMAR_JSON_SCHEMA, schema))
+                check_fail(__FILE__, __LINE__, "%s: %s", schema, j.err.text);
+            for (size_t c = 0; c < ARRAY_LEN(CHARACTERS) && j.run; c++)
+                for (int by = -1; by <= 1; by++)
+                    for (int form = 0; form < 3; form++) {
+                        uint32_t cp = CHARACTERS[c] + (uint32_t)by;
+                        if (cp <= 0x20 || cp == '"' || cp > 0x10FFFF ||
+                            (cp >= 0xD800 && cp < 0xE000))
+                            continue;
+                        spell(text, cp, form > 0, form > 1);
+                        bool want =
+                            cp >= CHARACTERS[i] && cp <= CHARACTERS[k] && (!form || cp >= 0x7F);
+                        if (accepts(&j, text) != want)
+                            check_fail(__FILE__, __LINE__, "%s %s %s", schema,
+                                       want ? "refuses" : "accepts", text);
+                    }
+            judge_close(&j);
+        }
+}
+
 /* ---- members ---- */
 
 /* Of three members every set may be required, and every set is tried, as JSON and as elements. */
