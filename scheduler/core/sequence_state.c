@@ -78,7 +78,6 @@ static void enter_slot(struct sched *s, struct sequence *q) {
     r->slots[q->slot] = q;
     q->run_idx = r->running_count;
     r->running[r->running_count++] = q;
-    replica_changed(r);
     if (q->request->tenant->slot_count++ == 0) {
         r->slot_kept_until = MIN(r->slot_kept_until, s->now); /* it was kept for this one */
         r->model->waiting.slotted++;
@@ -88,6 +87,7 @@ static void enter_slot(struct sched *s, struct sequence *q) {
     q->started = true;
     q->placed_at = s->now;
     s->running++;
+    replica_changed(r);
 }
 static void leave_slot(struct sched *s, struct sequence *q, enum seq_state to) {
     struct replica *r = q->replica;
