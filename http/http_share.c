@@ -4,7 +4,8 @@ bool http_share_allows(struct http_share *share, uint32_t holder, uint64_t amoun
     CHECK(holder < HTTP_SHARE_HOLDERS);
     uint64_t total = atomic_load(&share->total), held = atomic_load(&share->held[holder]);
     uint64_t left = share->max > total ? share->max - total : 0;
-    return amount <= left && held <= left;
+    uint64_t kept = share->max / HTTP_SHARE_KEPT; /* for those that have nothing */
+    return amount <= left && held <= left && (!held || left > kept);
 }
 
 void http_share_add_total(struct http_share *share, int64_t amount) {

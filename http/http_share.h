@@ -2,8 +2,9 @@
  * http_share.h - a bounded thing that strangers share: memory for bodies, connections.
  *
  * Who holds more than is still free gets no more (dynamic thresholds, A. K. Choudhury and E. L.
- * Hahne, 1998). One holder alone may have half, n that want all of it 1/(n+1) each, and whoever
- * comes new always finds some. Nobody needs to know how many there are.
+ * Hahne, 1998). One holder alone may have half, n that want all of it 1/(n+1) each. Nobody needs to
+ * know how many there are. What is free shrinks with each of them, so the last of it is for those
+ * that have nothing: whoever comes new finds some beside any number of holders that have some already.
  *
  * A holder is a number of a table; holders are hashed to it with a seed of the process. Two that
  * meet in one number share its part.
@@ -18,7 +19,10 @@
 
 #include <stdatomic.h>
 
-enum { HTTP_SHARE_HOLDERS = 4096 };
+enum {
+    HTTP_SHARE_HOLDERS = 4096,
+    HTTP_SHARE_KEPT = 16, /* the last 1/16 */
+};
 
 struct http_share {
     uint64_t max;

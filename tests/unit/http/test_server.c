@@ -820,6 +820,32 @@ TEST(server_keeps_connections_for_other_addresses) {
 }
 
 /* Connections that are being answered are nobody's hoard. */
+/* Many addresses with many idle connections each leave the last ones to those that have none. */
+TEST(server_keeps_the_last_connections_for_newcomers) {
+    enum { MAX = 320, ADDRESSES = 12, EACH = 40, NEWCOMERS = 10, FIRST = 0x7f000101 };
+    BENCH(b.config.connections_max = MAX;
+          b.config.idle_timeout_ms = b.config.head_deadline_ms = 60000);
+    int fds[ADDRESSES * EACH];
+    for (int i = 0; i < ADDRESSES * EACH; i++) {
+        fds[i] = wire_connect_from(b.port, 0, FIRST + (uint32_t)(i / EACH));
+        EXPECT(wire_send(fds[i], "GET /204 HTTP/1.1\r\n" H "\r\n"));
+        buf_reset(&in);
+        (void)wire_read_some(fds[i], &in, WIRE_TIMEOUT_MS);
+    }
+    int served = 0;
+    for (int i = 0; i < NEWCOMERS; i++) {
+        int fd = wire_connect_from(b.port, 0, FIRST + ADDRESSES + (uint32_t)i);
+        buf_reset(&in);
+        served += wire_send(fd, "GET /204 HTTP/1.1\r\n" H "\r\n") &&
+                  wire_take_response(fd, &in, &out) == 204;
+        close(fd);
+    }
+    EXPECT_EQ(served, NEWCOMERS);
+    for (int i = 0; i < ADDRESSES * EACH; i++)
+        close(fds[i]);
+    END_BENCH();
+}
+
 TEST(server_serves_one_address_to_the_limit) {
     BENCH(b.config.connections_max = 8);
     int fds[8];
