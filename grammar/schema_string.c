@@ -12,9 +12,10 @@ enum { FEW_NUMBERS = 32 }; /* the numbers of a longer list are taken without exp
     "(?:\\d{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|"                                    \
     "(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|1\\d|2[0-8]))|"                              \
     "(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)"
-#define TIME                                                                                       \
-    "(?:(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d|23:59:60)(?:\\.\\d+)?"                                \
-    "(?:[Zz]|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
+/* A leap second is one in UTC; with other offsets it is left out. */
+#define TIME                                                                                           \
+    "(?:(?:(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d+)?(?:[Zz]|[+-](?:[01]\\d|2[0-3]):[0-5]\\d))|" \
+    "23:59:60(?:\\.\\d+)?(?:[Zz]|[+-]00:00))"
 #define LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 #define OCTET "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
 #define IPV4  OCTET "(?:\\." OCTET "){3}"
@@ -30,9 +31,11 @@ enum { FEW_NUMBERS = 32 }; /* the numbers of a longer list are taken without exp
 #define FRAGMENT "(?:#" URI_TAIL ")?"
 #define SCHEME   "[A-Za-z][A-Za-z0-9+.-]*:"
 /* A relative reference's first segment holds no colon (RFC 3986, 4.2). */
-#define RELATIVE "(?:[A-Za-z0-9._~@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*(?:[/?]" URI_TAIL ")?"
-#define PERIOD   "(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)"
-#define CLOCK    "T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S)"
+#define RELATIVE      "(?:[A-Za-z0-9._~@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*(?:[/?]" URI_TAIL ")?"
+#define VARIABLE_CHAR "(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})"
+#define VARIABLE      VARIABLE_CHAR "(?:\\.?" VARIABLE_CHAR ")*(?:\\*|:[1-9]\\d{0,3})?"
+#define PERIOD        "(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)"
+#define CLOCK         "T(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S)"
 
 static const struct {
     const char *name, *pattern;
@@ -49,7 +52,9 @@ static const struct {
     {"uri", SCHEME URI_TAIL FRAGMENT},
     {"uri-reference", "(?:" SCHEME URI_TAIL "|" RELATIVE ")" FRAGMENT},
     /* RFC 6570: literals and expressions in braces */
-    {"uri-template", "(?:[^\\x00-\\x20\"'<>\\\\^`{|}]|\\{[A-Za-z0-9_.,:*+#/;?&=|!@%-]+\\})*"},
+    {"uri-template",
+     "(?:[^\\x00-\\x20\"%<>\\\\^`{|}\\x7f]|%[0-9A-Fa-f]{2}|\\{[+#./;?&=,!@|]?" VARIABLE
+     "(?:," VARIABLE ")*\\})*"},
     {"json-pointer", "(?:/(?:[^~/]|~[01])*)*"},
     {"relative-json-pointer", "(?:0|[1-9]\\d*)(?:#|(?:/(?:[^~/]|~[01])*)*)"},
 };
