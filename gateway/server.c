@@ -336,8 +336,8 @@ static int on_render(const struct call *c, struct api_error *err) {
     return 0;
 }
 
-static int on_render_completion(const struct call *c, struct api_error *err) {
-    text_call_render_completion(c->thread, c->req, c->tenant);
+static int on_completion_tokens(const struct call *c, struct api_error *err) {
+    text_call_completion_tokens(c->thread, c->req, c->tenant);
     return 0;
 }
 
@@ -519,7 +519,7 @@ static const struct route {
     CALL("/slots", HTTP_GET, false, true, on_slots, NULL),
     CALL("/tokenizer_info", HTTP_GET, false, false, on_tokenizer_info, NULL),
     CALL("/v1/chat/completions/render", HTTP_POST, false, false, on_render, &fields_chat),
-    CALL("/v1/completions/render", HTTP_POST, false, false, on_render_completion,
+    CALL("/v1/completions/render", HTTP_POST, false, false, on_completion_tokens,
          &fields_completions),
     CALL("/tokenize", HTTP_POST, false, false, on_tokenize, &fields_text_calls),
     CALL("/detokenize", HTTP_POST, false, false, on_detokenize, &fields_text_calls),

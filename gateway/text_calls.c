@@ -319,7 +319,7 @@ static int render_answer(const struct text_request *t, const struct served_model
 }
 
 /* An object for each prompt, in a list. */
-static int render_completion(const struct text_request *t, const struct served_model *m,
+static int completion_tokens(const struct text_request *t, const struct served_model *m,
                              struct buf *out, struct api_error *err) {
     struct json_writer w;
     int rc = 0;
@@ -570,9 +570,9 @@ void text_call_render(struct event_thread *thread, struct http_request *req, str
     answer(thread, req, tenant, read_chat, render_answer);
 }
 
-void text_call_render_completion(struct event_thread *thread, struct http_request *req,
+void text_call_completion_tokens(struct event_thread *thread, struct http_request *req,
                                  struct u128 tenant) {
-    answer(thread, req, tenant, read_completion, render_completion);
+    answer(thread, req, tenant, read_completion, completion_tokens);
 }
 
 void text_call_tokenizer_info(struct event_thread *thread, struct http_request *req) {

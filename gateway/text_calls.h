@@ -41,7 +41,7 @@ void text_call_chat_tokens(struct event_thread *thread, struct http_request *req
  * in vLLM's form. */
 void text_call_render(struct event_thread *thread, struct http_request *req, struct u128 tenant);
 /* POST /v1/completions/render: a list of the same, one for each prompt. */
-void text_call_render_completion(struct event_thread *thread, struct http_request *req,
+void text_call_completion_tokens(struct event_thread *thread, struct http_request *req,
                                  struct u128 tenant);
 /* GET /tokenizer_info: what the only model's tokenizer is like. */
 void text_call_tokenizer_info(struct event_thread *thread, struct http_request *req);
