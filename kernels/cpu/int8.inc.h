@@ -14,6 +14,8 @@
  *   DOT_8         whether u may have 8 bits; i_dot where not: i + the sum of w * x, w from -128, x
  *                 from -127
  *   SUMS_5        so many s_add of u < 32 fit a number that does not wrap
+ *   STREAMS       whether a few rows, too, meet weights straight from memory, not only one; 0 where that was
+ *                 not measured
  *   q_word        the 4 bytes at p in every lane;  q_lookup  table[index], indexes below 16
  *   i_bytes, f_bytes, f_signed  LANES bytes at p, unsigned or signed: GCC 12 converts its own vectors
  *                 of bytes one by one
@@ -567,16 +569,18 @@ static void (*const ROW_DOTS[])(const struct dots *first,
 #endif
 INT8_TYPES(UNPACK_UNIT)
 
-/* One row and a packed panel: a block goes from memory to registers. `m` is without weights; its
- * blocks are all of the row's. Memory ahead is asked for block by block: all of a unit's lines at
+/* A few rows and a packed panel: a block goes from memory to registers. `m` is without weights; its
+ * blocks are all of the rows'. Memory ahead is asked for block by block: all of a unit's lines at
  * once hold up the loads behind them. */
-#define STREAM_PANEL(name, kind)                                                                   \
-    static void stream_panel_##name(const uint8_t *unit, size_t half_bytes, uint32_t unit_blocks,  \
-                                    const struct dots *m) {                                        \
+#define STREAM_ROWS(rows, name, kind)                                                              \
+    static void stream_##rows##_##name(const uint8_t *unit, size_t half_bytes,                     \
+                                       uint32_t unit_blocks, const struct dots *m) {               \
         const size_t share = 2 * half_bytes / unit_blocks;                                         \
         const uint8_t *ahead = unit + FETCH_AHEAD;                                                 \
         vf acc[ROWS_MAX][2];                                                                       \
-        acc[0][0] = acc[0][1] = f_set(0);                                                          \
+        UNROLL                                                                                     \
+        for (int i = 0; i < 2 * (rows); i++)                                                       \
+            acc[i / 2][i % 2] = f_set(0);                                                          \
         for (uint32_t b = 0; b < m->blocks; unit += 2 * half_bytes) {                              \
             for (uint32_t g = 0; g < unit_blocks; g++, b++, ahead += share) {                      \
                 struct pair w;                                                                     \
@@ -584,21 +588,41 @@ INT8_TYPES(UNPACK_UNIT)
                     __builtin_prefetch(ahead + i, 0, 3);                                           \
                 unpack_##name(unit, g, &w.half[0]);                                                \
                 unpack_##name(unit + half_bytes, g, &w.half[1]);                                   \
-                dot_block(kind, 1, &w, m->x + 32 * b, m->d + b, m, acc);                           \
+                dot_block(kind, rows, &w, m->x + 32 * b, m->d + b, m, acc);                        \
             }                                                                                      \
         }                                                                                          \
-        memcpy(m->acc, acc[0], sizeof acc[0]);                                                     \
+        memcpy(m->acc, acc, (rows) * sizeof acc[0]);                                               \
     }
+/* As many rows as gain by it. */
+#define STREAMED_ROWS(kind)                                                                        \
+    (!STREAMS                                                                      ? 1             \
+     : (kind) == KIND_HALVES || (kind) == KIND_4_MINIMA || (kind) == KIND_5_MINIMA ? ROWS_MAX - 1  \
+                                                                                   : ROWS_MAX)
+#if !STREAMS
+#define STREAM_PANEL(name, kind) STREAM_ROWS(1, name, kind)
+#define STREAM_TABLE(name, kind)                                                                   \
+    { stream_1_##name }
+#else
+#define STREAM_PANEL(name, kind)                                                                   \
+    STREAM_ROWS(1, name, kind)                                                                     \
+    STREAM_ROWS(2, name, kind) STREAM_ROWS(3, name, kind) STREAM_ROWS(4, name, kind)
+#define STREAM_TABLE(name, kind)                                                                   \
+    {                                                                                              \
+        stream_1_##name, stream_2_##name, stream_3_##name,                                         \
+            STREAMED_ROWS(kind) == 4 ? stream_4_##name : NULL                                      \
+    }
+#endif
 INT8_TYPES(STREAM_PANEL)
 
 static const struct {
     /* for vectors, for tiles */
     void (*unpack[2])(const uint8_t *unit, size_t half_bytes, uint32_t blocks, struct pair *out);
-    void (*stream)(const uint8_t *unit, size_t half_bytes, uint32_t unit_blocks,
-                   const struct dots *m);
+    /* for one row, two and so on */
+    void (*stream[ROWS_MAX])(const uint8_t *unit, size_t half_bytes, uint32_t unit_blocks,
+                             const struct dots *m);
     enum kind kind;
 } TYPES[STORAGE_TYPE_COUNT] = {
-#define TYPE_ROW(name, kind) [STORAGE_##name] = {UNPACK_PAIR(name), stream_panel_##name, kind},
+#define TYPE_ROW(name, kind) [STORAGE_##name] = {UNPACK_PAIR(name), STREAM_TABLE(name, kind), kind},
     INT8_TYPES(TYPE_ROW)
 #undef TYPE_ROW
 };
@@ -679,18 +703,18 @@ static void int8_multiply(const struct int8_product *job, uint32_t segment, uint
              chunk = INT8_CHUNK / p.layout.unit_cols;
     struct pair w[CHUNK_BLOCKS + 1]; /* tiles take two blocks at a time */
     float acc[INT8_ROWS * 2 * LANES] __attribute__((aligned(64)));
-    if (job->x.row_count == 1 && p.segment->packed) {
+    if (job->x.row_count <= STREAMED_ROWS(p.kind) && p.segment->packed) {
         size_t half = (size_t)p.layout.row_bytes * LANES;
-        TYPES[segment_type(p.w, p.segment)].stream((const uint8_t *)p.segment->packed +
-                                                       (size_t)panel * units * 2 * half,
-                                                   half, p.layout.unit_cols / 32,
-                                                   &(struct dots){.blocks = cols / 32,
-                                                                  .x = int8_values(&job->x, 0),
-                                                                  .d = int8_scales(&job->x, 0),
-                                                                  .array = cols / 32,
-                                                                  .stride = job->x.stride,
-                                                                  .acc = acc});
-        put_outputs(job, &p, 0, 1, acc);
+        TYPES[segment_type(p.w, p.segment)].stream[job->x.row_count - 1](
+            (const uint8_t *)p.segment->packed + (size_t)panel * units * 2 * half, half,
+            p.layout.unit_cols / 32,
+            &(struct dots){.blocks = cols / 32,
+                           .x = int8_values(&job->x, 0),
+                           .d = int8_scales(&job->x, 0),
+                           .array = cols / 32,
+                           .stride = job->x.stride,
+                           .acc = acc});
+        put_outputs(job, &p, 0, job->x.row_count, acc);
         return;
     }
     void (*dot_rows)(const struct dots *first, uint32_t rows) = ROW_DOTS[p.kind];

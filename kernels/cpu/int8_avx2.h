@@ -8,10 +8,12 @@
 #include "kernels/cpu/int8_quantize.h"
 
 #ifdef __AVXVNNI__
-#define DOT_8 1
+#define DOT_8   1
+#define STREAMS 0
 enum { LANES = 8, SUMS_5 = 8 };
 #else
-#define DOT_8 0
+#define DOT_8   0
+#define STREAMS 1
 enum { LANES = 8, SUMS_5 = 4 };
 #endif
 typedef uint8_t vq __attribute__((vector_size(32)));

@@ -7,7 +7,8 @@
 
 #include "kernels/cpu/int8.h"
 
-#define DOT_8 0
+#define DOT_8   0
+#define STREAMS 0
 enum { SUMS_5 = 8 };
 typedef uint8_t vq __attribute__((vector_size(4 * LANES)));
 typedef uint32_t vu __attribute__((vector_size(4 * LANES)));
