@@ -435,6 +435,10 @@ static void add_utf8(char *out, uint32_t cp) {
     out[at] = 0;
 }
 
+static void add_mark(char *out, const char *mark) {
+    snprintf(out + strlen(out), strlen(mark) + 1, "%s", mark);
+}
+
 static void add_escape(char *out, uint32_t unit, bool upper) {
     size_t at = strlen(out);
     if (upper)
@@ -445,7 +449,8 @@ static void add_escape(char *out, uint32_t unit, bool upper) {
 
 /* As a JSON string: by itself, or escaped, which what is printed in ASCII never is. */
 static void spell(char *out, uint32_t cp, bool escaped, bool upper) {
-    strcpy(out, "\"");
+    out[0] = 0;
+    add_mark(out, "\"");
     if (!escaped)
         add_utf8(out, cp);
     else if (cp < 0x10000)
@@ -454,7 +459,7 @@ static void spell(char *out, uint32_t cp, bool escaped, bool upper) {
         add_escape(out, 0xD800 + ((cp - 0x10000) >> 10), upper);
         add_escape(out, 0xDC00 + (cp & 0x3FF), upper);
     }
-    strcat(out, "\"");
+    add_mark(out, "\"");
 }
 
 TEST(ranges_of_characters_end_at_their_ends) {
@@ -463,9 +468,9 @@ TEST(ranges_of_characters_end_at_their_ends) {
             char schema[100] = "{\"type\":\"string\",\"pattern\":\"^[", text[20];
             struct judge j;
             add_utf8(schema, CHARACTERS[i]);
-            strcat(schema, "-");
+            add_mark(schema, "-");
             add_utf8(schema, CHARACTERS[k]);
-            strcat(schema, "]$\"}");
+            add_mark(schema, "]$\"}");
             if (judge_open(&j, GRAMMAR_JSON_SCHEMA, schema))
                 check_fail(__FILE__, __LINE__, "%s: %s", schema, j.err.text);
             for (size_t c = 0; c < ARRAY_LEN(CHARACTERS) && j.run; c++)
