@@ -152,6 +152,8 @@ struct residual_out {
     float scale;
 };
 
+struct op_rope_kv;
+
 /* out[t, n] = sum_k x[t, k] * w[n, k] + bias[n], or, where w->compute is int8, what
  * kernels/integers.h says. x: act [rows, cols of w]; out: act, or f32 where
  * out_f32, [rows, out_stride], the first `rows of w` of each written. class_rows: the first so many
@@ -170,6 +172,9 @@ struct op_linear {
     /* only where ops->folds_norm says so, with all rows of output class */
     struct norm_of_x norm;
     struct residual_out residual; /* out_stride: w->rows */
+    /* only where ops->folds_rope says so: w is of Q, K and V, and what rope_kv would do with out, as its
+     * qkv, is done on the way, bit for bit; K and V of out, and rows of padding, are left as they are */
+    const struct op_rope_kv *rope; /* NULL: none */
 };
 
 /* Angles of a step, once for all layers with the same rotary table: out[t, i] = {cos,
@@ -394,6 +399,10 @@ struct ops {
     /* Whether linear norms this matrix's x, or adds to the residual, for so many rows, all of output
      * class. NULL: never. */
     bool (*folds_norm)(const struct device *dev, const struct matrix *w, uint32_t rows);
+    /* Whether linear does the work of this rope_kv, which would follow the product with this matrix, for
+     * its batch, all of output class. NULL: never. */
+    bool (*folds_rope)(const struct device *dev, const struct matrix *w,
+                       const struct op_rope_kv *rope);
 
     /* Bytes of one layer in one block of a cache; a multiple of 64. */
     size_t (*kv_layer_bytes)(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads,

@@ -31,7 +31,7 @@ EXCHANGE = 0.5e-6  # two barriers of a cluster and a load from each of seven nei
 WGMMA = 790e12  # operations a second of wgmma with large tiles: what torch reaches on H200; 8 to 64 columns take as long as 64
 # Of the loops (docs/gpu-registers.md): issue slots of an SM's quarter for each stage of 64 k, (rows, warpgroups); normed: of 8 rows of the
 # residual, by the product that norms them.
-LOOP = {(8, 1): 153, "normed": 197, (16, 1): 149, (32, 1): 155, (64, 1): 201, (64, 2): 311, (128, 1): 215, (128, 2): 329, (256, 2): 384}
+LOOP = {(8, 1): 153, "normed": 199, (16, 1): 149, (32, 1): 155, (64, 1): 201, (64, 2): 311, (128, 1): 215, (128, 2): 329, (256, 2): 384}
 # Quantised weights (linear_packed.cu): bytes a weight with its scales, and issue slots of an SM's quarter for each 64 k, both
 # warpgroups that multiply, what a stage of 256 k takes beside, and the one that copies. By tests/machine_code_packed.py --slots.
 PACKED = {
@@ -59,6 +59,9 @@ NORMED_ROWS = 8  # up to so many rows the products around a norm make it, of 16-
 # Of them, for each norm: squares from L2, which come beside x (0.15), sums of a warp and the root (0.1), before the first x is there; and
 # the squares of the product ahead, three exchanges of lanes (0.05). The residual comes while the splits meet.
 NORMED = 0.3e-6
+# Of them, for the rotation and cache write in QKV's product: angles and places come beside x; an exchange over shared memory with a barrier
+# of the block (0.05), stores (0.1).
+ROPED = 0.15e-6
 MERGE = 1.5e-6  # a split to scratch, a release, an atomic and the loads of the last block, each by way of L2
 FP8_RATE = 1580e12  # operations a second of a floor for fp8 and int8; our products multiply in bf16
 
@@ -131,12 +134,17 @@ def product(features, cols, rows, kind="bf16", prompt=False, normed=False):
     return times[binds] + merge + EDGE, binds
 
 
+def folds(rows, kind):
+    """Whether products make norms, rotation and cache write: NORMED_ROWS of linear.cuh."""
+    return rows <= NORMED_ROWS and kind == "bf16"
+
+
 def early(rows, steps, alone, memory, kind):
     """Seconds of decode attention that pass beside the kernels ahead of it: its blocks begin where there is room for their 140 KB.
 
     With no more tasks than SMs that have no block of QKV's product (blocks are spread over SMs one by one), list, first bytes and
     copies are done when Q is there, though their bytes come beside that product's weights; else blocks begin as that product's end,
-    and have the time of the rotation.
+    and have the time of the rotation, where it has a kernel.
     """
     features, cols = PRODUCTS["qkv"]
     splits = splits_of(features, cols)
@@ -144,7 +152,7 @@ def early(rows, steps, alone, memory, kind):
     taken = math.ceil(features / (64 * groups)) * math.ceil(rows / t) * splits
     if steps <= SMS - taken:
         return LIST + FIRST + alone - memory
-    return min(ROTATION, LIST + FIRST)
+    return 0 if folds(rows, kind) else min(ROTATION, LIST + FIRST)
 
 
 def attention(rows, context, cache="bf16", kind="bf16"):
@@ -181,11 +189,11 @@ def sampler(rows, passes=5, exchanges=3):
 
 
 def step(rows, context, kind="bf16"):
-    folded = rows <= NORMED_ROWS and kind == "bf16"
+    folded = folds(rows, kind)
     layer = {name: product(*shape, rows, kind, normed=folded and name in ("qkv", "gate_up")) for name, shape in PRODUCTS.items()}
     layer["attention"] = attention(rows, context, kind=kind)
     layer["norms"] = (2 * NORMED, "squares from L2") if folded else (2 * small(rows, HIDDEN * 12), "memory")
-    layer["rope, kv"] = (small(rows, 6144 * 4), "memory")
+    layer["rope, kv"] = (ROPED, "an exchange") if folded else (small(rows, 6144 * 4), "memory")
     total = LAYERS * sum(seconds for seconds, _ in layer.values())
     head = product(VOCAB, HIDDEN, rows, HEAD_OF.get(kind, "bf16"))[0]
     return total + head + sampler(rows) + 5 * EDGE, layer

@@ -37,6 +37,15 @@ template <> struct values<STORAGE_I8> {
         }                                                                                          \
     } while (0)
 
+/* Two values of a head that are rotated together, by whomever: each operation is rounded. */
+struct rotated_pair {
+    float first, second;
+};
+static __device__ __forceinline__ struct rotated_pair rotate(float x0, float x1, float c, float s) {
+    return {__fsub_rn(__fmul_rn(x0, c), __fmul_rn(x1, s)),
+            __fadd_rn(__fmul_rn(x1, c), __fmul_rn(x0, s))};
+}
+
 /* Element i of a head whose first 2 * half dims are rotated. */
 template <int A>
 static __device__ __forceinline__ float rotated_value(const typename values<A>::raw *x, uint32_t i,
@@ -48,8 +57,8 @@ static __device__ __forceinline__ float rotated_value(const typename values<A>::
     const bool second = interleaved ? i % 2 : i >= half;
     const float a = values<A>::get(x + (interleaved ? 2 * pair : pair)),
                 b = values<A>::get(x + (interleaved ? 2 * pair + 1 : pair + half));
-    const float c = angles[2 * pair], sn = angles[2 * pair + 1];
-    return second ? b * c + a * sn : a * c - b * sn;
+    const struct rotated_pair r = rotate(a, b, angles[2 * pair], angles[2 * pair + 1]);
+    return second ? r.second : r.first;
 }
 
 /* The scale of a vector from each lane's largest magnitude and its sum of v * 0, which is NaN where

@@ -115,6 +115,8 @@ void cuda_linear(struct stream *s, const struct op_linear *a);
 size_t cuda_packed_bytes(const struct device *dev, const struct matrix *w, uint32_t chunk);
 bool cuda_gates(const struct device *dev, const struct matrix *w, enum activation activation);
 bool cuda_folds_norm(const struct device *dev, const struct matrix *w, uint32_t rows);
+bool cuda_folds_rope(const struct device *dev, const struct matrix *w,
+                     const struct op_rope_kv *rope);
 void cuda_pack(struct stream *s, const struct matrix *w, uint32_t segment, void *out);
 void cuda_rope_angles(struct stream *s, const struct op_rope_angles *a);
 void cuda_rope_kv(struct stream *s, const struct op_rope_kv *a);

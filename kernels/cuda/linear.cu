@@ -458,9 +458,9 @@ static void linear_gated(struct stream *s, const struct op_linear *a) {
     gated_halves(w, half);
     CHECK(a->gated == ACTIVATION_SILU && !a->out_f32 && half[0].packed &&
           a->out_stride >= w->rows / 2 && !a->residual.squares);
-    struct product p = {a->out,         a->x,    half[0].packed, w->bias, a->rows,
-                        w->rows,        w->cols, a->out_stride,  false,   true,
-                        half[1].packed, a->norm, a->residual};
+    struct product p = {a->out,         a->x,    half[0].packed, w->bias,       a->rows,
+                        w->rows,        w->cols, a->out_stride,  false,         true,
+                        half[1].packed, a->norm, a->residual,    rope_of_rows()};
     if (!p.rows)
         return;
     if (storage_is_plain(segment_type(w, &half[0])))
@@ -481,6 +481,23 @@ bool cuda_folds_norm(const struct device *dev, const struct matrix *w, uint32_t 
     return w->segment_count > 0;
 }
 
+/* Head sizes whose pairs a block of 64 features can have together, in one launch. */
+bool cuda_folds_rope(const struct device *dev, const struct matrix *w,
+                     const struct op_rope_kv *rope) {
+    const struct kv_view *kv = rope->kv;
+    return cuda_folds_norm(dev, w, rope->batch->row_count) && w->segment_count == 1 &&
+           w->rows == (rope->heads + 2 * kv->kv_heads) * kv->head_dim && rope->angles &&
+           !rope->interleaved && 2 * rope->half == kv->head_dim &&
+           (kv->head_dim == 64 || kv->head_dim == 128) && kv->type == dev->activation_type;
+}
+
+static struct rope_of_rows rope_of(const struct op_rope_kv *rope) {
+    if (!rope)
+        return rope_of_rows();
+    return {rope->angles, rope->heads, kv_pages_of(rope->kv), rope->batch->slots,
+            rope->batch->positions};
+}
+
 /* From feature n on. */
 static struct residual_out residual_from(const struct residual_out &all, uint32_t n) {
     return {all.squares ? all.squares + n / NORM_GROUP : NULL, all.scale != 0 ? all.scale : 1.0f};
@@ -491,6 +508,9 @@ void cuda_linear(struct stream *s, const struct op_linear *a) {
     const bool folds = a->norm.squares || a->residual.squares;
     CHECK(!a->gated == !w->gated && a->class_rows <= a->rows);
     CHECK(!folds || (a->class_rows == a->rows && cuda_folds_norm(s->dev, w, a->rows)));
+    CHECK(!a->rope || (a->class_rows == a->rows && a->rope->batch->row_count == a->rows &&
+                       a->rope->qkv == a->out && a->out_stride == w->rows && !a->out_f32 &&
+                       cuda_folds_rope(s->dev, w, a->rope)));
     if (w->gated) {
         linear_gated(s, a);
         return;
@@ -519,7 +539,8 @@ void cuda_linear(struct stream *s, const struct op_linear *a) {
                                   false,
                                   NULL,
                                   a->norm,
-                                  residual_from(a->residual, n)};
+                                  residual_from(a->residual, n),
+                                  rope_of(a->rope)};
         if (units)
             linear_packed(s, p, a->class_rows, segment, units, type);
         else if (features && segment->packed && storage_is_plain(type))

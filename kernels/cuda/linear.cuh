@@ -5,11 +5,19 @@
 #ifndef KERNELS_CUDA_LINEAR_CUH
 #define KERNELS_CUDA_LINEAR_CUH
 
-#include "kernels/cuda/cuda_device.cuh"
+#include "kernels/cuda/paged.cuh"
 
 /* Rows of a product that norms its x or adds to the residual. Of more, x in f32, which each block reads,
  * would cost more of L2 than the norm's kernel takes. */
 enum : uint32_t { NORMED_ROWS = 8 };
+
+/* What a product of Q, K and V does with its rows (op_linear.rope; linear_hopper.cuh). */
+struct rope_of_rows {
+    const float *angles; /* f32 [rows, head size / 2, 2]; NULL: nothing */
+    uint32_t heads;      /* of Q */
+    struct kv_pages kv;
+    const uint32_t *slots, *positions;
+};
 
 /* out[t, n] = sum_k x[t, k] * w[n, k] + bias[n], of one segment of a matrix. */
 struct product {
@@ -25,6 +33,7 @@ struct product {
     /* as op_linear has them: x, or out, is the residual then, f32 (linear_hopper.cuh) */
     struct norm_of_x norm;
     struct residual_out residual;
+    struct rope_of_rows rope;
 };
 
 /* The product by cuBLASLt; false: not by it (linear_blas.cu says when), nothing is on the
@@ -34,7 +43,7 @@ bool linear_blas(struct stream *s, const struct product &p);
 /* Rows of a product from one on; x is of 16 bits, or all rows are asked for. */
 static inline struct product product_rows(const struct product &p, uint32_t first, uint32_t count) {
     struct product some = p;
-    CHECK(!first || (!p.norm.squares && !p.residual.squares));
+    CHECK(!first || (!p.norm.squares && !p.residual.squares && !p.rope.angles));
     some.rows = count;
     some.x = (const uint16_t *)p.x + (size_t)first * p.cols;
     some.out = (char *)p.out + (size_t)first * p.out_stride * (p.out_f32 ? 4 : 2);

@@ -32,21 +32,26 @@ template <int TOKENS, int GROUPS, int STAGES> struct hopper_shape {
     enum : unsigned {
         THREADS = PRODUCERS + 128 * GROUPS,
         WEIGHTS = GROUPS * TILE_BYTES,
+        BRING = TOKENS == NORMED_ROWS ? 2 : 1, /* threads that bring weights */
         STAGE = WEIGHTS + TOKENS * TILE * 2,
-        BARRIERS = 1024,                         /* of bytes: full and empty of each stage */
+        /* of bytes: full and empty of each stage; behind them what put_rope exchanges */
+        PAIRS = 1024,
+        BARRIERS = PAIRS + (TOKENS == NORMED_ROWS ? 1024 : 0),
         BYTES = BARRIERS + STAGES * STAGE + 1024 /* tiles begin at a multiple of it */
     };
     static_assert(BYTES <= 227 * 1024, "a block's shared memory");
     static_assert(GROUPS * TOKENS * 256 <= STAGES * STAGE, "sums of a split");
     static_assert(STAGE % 1024 == 0 && WEIGHTS % 1024 == 0, "where tiles begin");
+    static_assert(2 * STAGES * sizeof(uint64_t) <= PAIRS, "full and empty");
 };
 
-/* The warpgroup that copies: thread 0 the weights, all of them x. NORMED: x is the residual. */
+/* The warpgroup that copies: one thread, or two, the weights, all of them x. NORMED: x is the residual. */
 template <int A, int TOKENS, int GROUPS, int STAGES, bool NORMED>
 static __device__ __forceinline__ void bring(const struct product &p, const hopper_ring &ring,
                                              const hopper_cluster &cluster, uint32_t first_tile,
                                              uint32_t groups, uint32_t t0) {
     typedef hopper_shape<TOKENS, GROUPS, STAGES> shape;
+    constexpr bool CAN_ROPE = TOKENS == NORMED_ROWS;
     enum : uint32_t {
         LAG = STAGES / 2,
         LINES = PRODUCERS / 8,
@@ -57,12 +62,20 @@ static __device__ __forceinline__ void bring(const struct product &p, const hopp
                    share = cluster.size > 1 ? TOKENS / 2 : TOKENS,
                    copies = cluster.size > 1 ? COPIES / 2 : COPIES,
                    row = cluster.rank * share + threadIdx.x / 8, chunk = threadIdx.x % 8;
+    /* Where rows may be rotated two threads bring a tile, half of its features each: of a head of 128 they
+     * come from the head's two tiles, the first or the second half of both. */
+    const bool brings = threadIdx.x == 0 || (CAN_ROPE && threadIdx.x == 32),
+               second = threadIdx.x != 0,
+               halves = CAN_ROPE && p.rope.angles && p.rope.kv.head_dim == 2 * TILE;
     const char *w[GROUPS];
 #pragma unroll
     for (uint32_t g = 0; g < GROUPS; g++) {
         const uint32_t tile = first_tile + g;
-        const size_t at = ((size_t)(p.gated ? tile / 2 : tile) * all + first) * TILE_BYTES;
+        const uint32_t place = p.gated ? tile / 2 : halves ? (tile & ~1u) + second : tile;
+        const size_t at = ((size_t)place * all + first) * TILE_BYTES;
         w[g] = (const char *)(p.gated && tile % 2 ? p.up : p.w) + at;
+        if (CAN_ROPE)
+            w[g] += (halves ? tile % 2 : second) * (TILE_BYTES / 2);
     }
     const uint16_t *x =
         (const uint16_t *)p.x + (size_t)(t0 + row) * p.cols + first * TILE + chunk * 8;
@@ -72,6 +85,12 @@ static __device__ __forceinline__ void bring(const struct product &p, const hopp
 
     auto weights = [&](uint32_t c) {
         unsigned char *to = ring.stages + c % STAGES * shape::STAGE;
+        if (CAN_ROPE) {
+            mbarrier_arrive_expect(ring.full + c % STAGES, TILE_BYTES / 2);
+            copy_bulk(to + second * (TILE_BYTES / 2), w[0] + (size_t)c * TILE_BYTES, TILE_BYTES / 2,
+                      ring.full + c % STAGES);
+            return;
+        }
         mbarrier_arrive_expect(ring.full + c % STAGES,
                                groups * TILE_BYTES + (TOKENS - share) * TILE * 2);
 #pragma unroll
@@ -82,7 +101,7 @@ static __device__ __forceinline__ void bring(const struct product &p, const hopp
     };
 
     /* 1. weights may be asked for before the kernel ahead has ended, its results only after */
-    if (threadIdx.x == 0)
+    if (brings)
         for (uint32_t c = 0; c < STAGES && c < chunks; c++)
             weights(c);
     dependency_wait();
@@ -95,7 +114,7 @@ static __device__ __forceinline__ void bring(const struct product &p, const hopp
             [&](uint32_t c) {
                 if (c >= STAGES) {
                     mbarrier_wait(ring.empty + c % STAGES, (c / STAGES - 1) & 1);
-                    if (threadIdx.x == 0)
+                    if (brings)
                         weights(c);
                 }
                 return (uint16_t *)(ring.stages + c % STAGES * shape::STAGE + shape::WEIGHTS);
@@ -109,7 +128,7 @@ static __device__ __forceinline__ void bring(const struct product &p, const hopp
             if (c < chunks) {
                 if (c >= STAGES) {
                     mbarrier_wait(ring.empty + c % STAGES, (c / STAGES - 1) & 1);
-                    if (threadIdx.x == 0)
+                    if (brings)
                         weights(c);
                 }
                 uint16_t *to =
@@ -152,6 +171,12 @@ static __device__ __forceinline__ void multiply(const struct product &p, const h
     uint32_t at = 0, phase = 0, before = 0; /* in the ring */
     const uint64_t first_w = wgmma_tile(ring.stages + group * TILE_BYTES, 0),
                    first_x = wgmma_tile(ring.stages + shape::WEIGHTS, 0);
+    const bool ropes = TOKENS == NORMED_ROWS && p.rope.angles;
+    rope_ahead ahead = {};
+    if (ropes) {
+        dependency_wait();
+        ahead = rope_ahead_of<A>(p, n0 / TILE, t0);
+    }
     float sums[TOKENS / 2] = {};
     wgmma_hold(sums);
     for (uint32_t c = 0; c < chunks; c++) {
@@ -175,7 +200,17 @@ static __device__ __forceinline__ void multiply(const struct product &p, const h
     }
     wgmma_wait<0>();
     wgmma_hold(sums);
-    if (cluster.has_splits())
+    if (ropes) {
+        auto put = [&](const float *four, uint32_t) {
+            put_rope<A>(p, (uint32_t *)((unsigned char *)ring.full + shape::PAIRS), four, ahead,
+                        n0 / TILE);
+        };
+        if (cluster.has_splits())
+            add_splits<TOKENS>(
+                ring.stages, sums, group, [] {}, put);
+        else
+            put(sums, 0);
+    } else if (cluster.has_splits())
         put_splits<A, TOKENS, TOKENS == NORMED_ROWS>(p, ring.stages, sums, group, n0, t0);
     else
         put_sums<A, TOKENS, TOKENS == NORMED_ROWS>(p, sums, n0, t0);
@@ -194,7 +229,7 @@ static __global__ __launch_bounds__(128 * (GROUPS + 1),
     const hopper_cluster cluster = hopper_cluster::of_block<TOKENS >= 64>();
     if (threadIdx.x == 0) {
         for (uint32_t s = 0; s < STAGES; s++) {
-            mbarrier_init(ring.full + s, PRODUCERS + 1);
+            mbarrier_init(ring.full + s, PRODUCERS + shape::BRING);
             mbarrier_init(ring.empty + s, 4 * groups * cluster.size);
         }
         mbarrier_init_fence();
@@ -210,6 +245,8 @@ static __global__ __launch_bounds__(128 * (GROUPS + 1),
         else
             bring<A, TOKENS, GROUPS, STAGES, false>(p, ring, cluster, first_tile, groups, t0);
         cluster.pass_splits();
+        if (TOKENS == NORMED_ROWS)
+            pass_rope(p);
     } else {
         const uint32_t group = threadIdx.x / 128 - 1;
         if (GROUPS == 2 && BLOCKS == 1) /* of two blocks an SM none has as many */

@@ -7,6 +7,7 @@
 #define KERNELS_CUDA_LINEAR_HOPPER_CUH
 
 #include "kernels/cuda/activate.cuh"
+#include "kernels/cuda/cache.cuh"
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/pairs.cuh"
 #include "kernels/cuda/ptx_cluster.cuh"
@@ -244,6 +245,101 @@ static __device__ __forceinline__ void put_residual(const struct product &p, con
     }
 }
 
+/* ---- rows of Q, K and V, rotated and put into the cache ---- */
+
+/* The block's 64 features are 32 pairs, `half` and `half` of the head's dims: its threads 64 apart have
+ * those of a pair. Head size 64: a tile is a head. 128: tiles 2 i and 2 i + 1 are one, and the block has
+ * the first, or the second, 32 rows of both. */
+struct rope_place {
+    uint32_t head, first; /* dims first .. first + 31, and as many half a head on */
+    static __device__ __forceinline__ rope_place of_tile(const struct product &p, uint32_t tile) {
+        return p.rope.kv.head_dim == 64 ? rope_place{tile, 0} : rope_place{tile / 2, tile % 2 * 32};
+    }
+    /* The dim that is the thread's sum i of four, 0 or 1 eight rows below. */
+    __device__ __forceinline__ uint32_t dim(const struct product &p, uint32_t i) const {
+        const uint32_t r = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + i * 8;
+        return first + r % 32 + r / 32 * (p.rope.kv.head_dim / 2);
+    }
+};
+
+/* What a thread needs when its sums are there: of rows t and t + 1, the cosine and sine of both dims, and
+ * where the row goes, NULL where nothing is to be written. Asked for while x is on its way; what lies
+ * ahead of the product has ended. */
+struct rope_ahead {
+    float2 angles[2][2];
+    void *rows[2];
+};
+template <int A>
+static __device__ __forceinline__ rope_ahead rope_ahead_of(const struct product &p, uint32_t tile,
+                                                           uint32_t t0) {
+    typedef typename values<A>::raw raw;
+    const struct rope_of_rows &rope = p.rope;
+    const rope_place place = rope_place::of_tile(p, tile);
+    const uint32_t t = t0 + threadIdx.x % 4 * 2, half = rope.kv.head_dim / 2;
+    rope_ahead ahead = {};
+#pragma unroll
+    for (uint32_t e = 0; e < 2; e++) {
+        const uint32_t position = t + e < p.rows ? rope.positions[t + e] : (uint32_t)ROW_NONE;
+        if (position == (uint32_t)ROW_NONE)
+            continue;
+        raw *row = (raw *)p.out + (size_t)(t + e) * p.out_stride + place.head * 2 * half;
+        if (place.head >= rope.heads)
+            row = (raw *)rope.kv.at(rope.slots[t + e], position) +
+                  (size_t)(place.head - rope.heads) * rope.kv.head_stride();
+        ahead.rows[e] = row;
+        if (place.head < rope.heads + rope.kv.kv_heads)
+#pragma unroll
+            for (uint32_t i = 0; i < 2; i++)
+                ahead.angles[i][e] =
+                    ((const float2 *)rope.angles)[(size_t)(t + e) * half + place.dim(p, i) % half];
+    }
+    return ahead;
+}
+
+/* A block's sums of eight rows: rounded, rotated but for V, rounded, to qkv or to the cache. Its threads
+ * without sums meet the others by pass_rope. pairs: 1024 bytes of shared memory. */
+template <int A>
+static __device__ __forceinline__ void put_rope(const struct product &p, uint32_t *pairs,
+                                                const float sums[4], const rope_ahead &ahead,
+                                                uint32_t tile) {
+    typedef typename values<A>::raw raw;
+    const rope_place place = rope_place::of_tile(p, tile);
+    const uint32_t mine = threadIdx.x % 128, other = mine ^ 64;
+    const bool turns = place.head < p.rope.heads + p.rope.kv.kv_heads, second = mine >= 64;
+    uint32_t own[2];
+#pragma unroll
+    for (uint32_t i = 0; i < 2; i++) {
+        const float bias = p.bias ? p.bias[place.head * p.rope.kv.head_dim + place.dim(p, i)] : 0;
+        float v[2] = {sums[i * 2], sums[i * 2 + 1]};
+        if (p.bias)
+            v[0] += bias, v[1] += bias;
+        own[i] = pack<A>(v[0], v[1]);
+        pairs[i * 128 + mine] = own[i];
+    }
+    __syncthreads();
+#pragma unroll
+    for (uint32_t i = 0; i < 2; i++) {
+        const float2 x = unpack<A>(own[i]), y = unpack<A>(pairs[i * 128 + other]);
+        const float mine_of[2] = {x.x, x.y}, other_of[2] = {y.x, y.y};
+#pragma unroll
+        for (uint32_t e = 0; e < 2; e++) {
+            const float2 angle = ahead.angles[i][e];
+            const struct rotated_pair r =
+                rotate(second ? other_of[e] : mine_of[e], second ? mine_of[e] : other_of[e],
+                       angle.x, angle.y);
+            if (ahead.rows[e])
+                values<A>::set((raw *)ahead.rows[e] + place.dim(p, i), !turns   ? mine_of[e]
+                                                                       : second ? r.second
+                                                                                : r.first);
+        }
+    }
+}
+/* Of threads of a block that have no sums, behind pass_splits. */
+static __device__ __forceinline__ void pass_rope(const struct product &p) {
+    if (p.rope.angles && blockIdx.z == 0)
+        __syncthreads();
+}
+
 /* A thread's sums: 8 j + i as wgmma lays them out. ADDS: to the residual, where the product says so. */
 template <int A, int TOKENS, bool ADDS = false>
 static __device__ __forceinline__ void put_sums(const struct product &p, const float *sums,
@@ -313,20 +409,14 @@ static inline void with_splits(const struct product &p, uint32_t class_rows, F l
         launch(product_rows(p, first, p.rows - first), 1u);
 }
 
-/* put_sums of a split: all splits lay their sums down in `area`, their own shared memory, and each adds
- * up some of the rows, eight at a time. area: TOKENS * 256 bytes for each group of 64 features. */
-template <int A, int TOKENS, bool ADDS = false>
-static __device__ __forceinline__ void put_splits(const struct product &p, unsigned char *area,
-                                                  const float *sums, uint32_t group, uint32_t n0,
-                                                  uint32_t t0) {
+/* All splits lay their sums down in `area`, their own shared memory, and each adds up some of the rows,
+ * eight at a time, which it gives to put(sums, j). area: TOKENS * 256 bytes for each group of 64 features.
+ * meanwhile() is called while the splits meet. */
+template <int TOKENS, class Meanwhile, class Put>
+static __device__ __forceinline__ void add_splits(unsigned char *area, const float *sums,
+                                                  uint32_t group, Meanwhile meanwhile, Put put) {
     float4 *mine = (float4 *)(area + group * TOKENS * 256) + threadIdx.x % 128;
-    const bool adds = ADDS && p.residual.squares;
-    residual_four before = {};
-    if (adds) { /* it comes while the splits meet */
-        dependency_wait();
-        if (blockIdx.z == 0)
-            before = residual_at(p, n0, t0);
-    }
+    meanwhile();
     cluster_barrier(); /* nobody reads or fills a ring any more */
 #pragma unroll
     for (int j = 0; j < TOKENS / 8; j++)
@@ -342,11 +432,32 @@ static __device__ __forceinline__ void put_splits(const struct product &p, unsig
             sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
         }
         const float four[4] = {sum.x, sum.y, sum.z, sum.w};
-        if (adds)
-            put_residual<A>(p, four, before, n0, t0);
-        else
-            put_sums<A, 8>(p, four, n0, t0 + j * 8);
+        put(four, j);
     }
+}
+
+/* put_sums of a split. */
+template <int A, int TOKENS, bool ADDS = false>
+static __device__ __forceinline__ void put_splits(const struct product &p, unsigned char *area,
+                                                  const float *sums, uint32_t group, uint32_t n0,
+                                                  uint32_t t0) {
+    const bool adds = ADDS && p.residual.squares;
+    residual_four before = {};
+    add_splits<TOKENS>(
+        area, sums, group,
+        [&] {
+            if (!adds)
+                return;
+            dependency_wait();
+            if (blockIdx.z == 0)
+                before = residual_at(p, n0, t0);
+        },
+        [&](const float four[4], uint32_t j) {
+            if (adds)
+                put_residual<A>(p, four, before, n0, t0);
+            else
+                put_sums<A, 8>(p, four, n0, t0 + j * 8);
+        });
 }
 
 #endif

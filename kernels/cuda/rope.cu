@@ -76,16 +76,15 @@ static __global__ void rope_kv_kernel(typename values<A>::raw *qkv, const float 
         const uint32_t h = n / half, i = n % half, at0 = shape.interleaved ? 2 * i : i,
                        at1 = shape.interleaved ? 2 * i + 1 : i + half;
         typename values<A>::raw *x = row + (size_t)h * dim;
-        const float c = row_angles[2 * i], s = row_angles[2 * i + 1];
-        const float x0 = values<A>::get(x + at0), x1 = values<A>::get(x + at1);
-        const float y0 = x0 * c - x1 * s, y1 = x1 * c + x0 * s;
+        const struct rotated_pair y = rotate(values<A>::get(x + at0), values<A>::get(x + at1),
+                                             row_angles[2 * i], row_angles[2 * i + 1]);
         if (h < shape.heads) {
-            values<A>::set(x + at0, y0);
-            values<A>::set(x + at1, y1);
+            values<A>::set(x + at0, y.first);
+            values<A>::set(x + at1, y.second);
         } else {
             stored *to = k_rows + (size_t)(h - shape.heads) * kv.head_stride();
-            values<K>::set(to + at0, y0);
-            values<K>::set(to + at1, y1);
+            values<K>::set(to + at0, y.first);
+            values<K>::set(to + at1, y.second);
         }
     }
     /* 2. the rest of K, and V */

@@ -234,6 +234,37 @@ static void touch_qkv(struct forward *f, struct stream *s, const struct attentio
                    .x = qkv, .rows = f->batch.row_count, .width = qkv_width(a), .limit = a->clip});
 }
 
+/* Q, rotated, and K and V in the cache: by one product where the device can do it so and nothing comes
+ * between. */
+static void make_qkv(struct forward *f, struct stream *s, const struct attention_spec *a,
+                     const struct attention_weights *w, const struct op_rope_kv *rope,
+                     const struct attention_buffers *b) {
+    const struct ops *ops = f->dev->ops;
+    const bool apart = a->output_gate || a->qk_norm || a->clip > 0 || a->temperature != 0 ||
+                       f->batch.output_count != f->batch.row_count;
+    if (!apart && ops->folds_rope && ops->folds_rope(f->dev, &w->qkv, rope)) {
+        struct op_linear product = forward_product_of(f, b->qkv, f->in, &w->qkv);
+        product.norm = f->norm;
+        product.rope = rope;
+        ops->linear(s, &product);
+        return;
+    }
+    if (a->output_gate)
+        attention_gate_product(f, s, a, w, b->qkv, b->gate);
+    else
+        forward_product_in(f, s, b->qkv, &w->qkv);
+    touch_qkv(f, s, a, w, b->qkv, b->squares);
+    if (a->temperature != 0)
+        ops->scale_queries(s, &(struct op_scale_queries){.x = b->qkv,
+                                                         .stride = qkv_width(a),
+                                                         .width = a->heads * a->head_dim,
+                                                         .scale = a->temperature,
+                                                         .floor_scale = a->temperature_floor,
+                                                         .offset = a->temperature_offset,
+                                                         .batch = &f->batch});
+    ops->rope_kv(s, rope);
+}
+
 static void attention_step(struct forward *f, struct stream *s, uint32_t layer) {
     const struct layer_spec *spec = &f->model->spec.layers[layer];
     const struct attention_spec *a = &spec->attention;
@@ -242,28 +273,15 @@ static void attention_step(struct forward *f, struct stream *s, uint32_t layer) 
     struct kv_view kv = forward_kv(f, layer);
     struct attention_buffers b;
     lay_out(f, spec, f->scratch, &b);
-    if (a->output_gate)
-        attention_gate_product(f, s, a, w, b.qkv, b.gate);
-    else
-        forward_product_in(f, s, b.qkv, &w->qkv);
-    touch_qkv(f, s, a, w, b.qkv, b.squares);
-    if (a->temperature != 0)
-        f->dev->ops->scale_queries(s,
-                                   &(struct op_scale_queries){.x = b.qkv,
-                                                              .stride = qkv_width(a),
-                                                              .width = a->heads * a->head_dim,
-                                                              .scale = a->temperature,
-                                                              .floor_scale = a->temperature_floor,
-                                                              .offset = a->temperature_offset,
-                                                              .batch = &f->batch});
-    f->dev->ops->rope_kv(
-        s, &(struct op_rope_kv){.qkv = b.qkv,
-                                .angles = rope->kind == ROPE_NONE ? NULL : f->angles[a->rope_idx],
-                                .half = rope->dims / 2,
-                                .interleaved = rope->interleaved,
-                                .heads = a->heads,
-                                .kv = &kv,
-                                .batch = &f->batch});
+    make_qkv(f, s, a, w,
+             &(struct op_rope_kv){.qkv = b.qkv,
+                                  .angles = rope->kind == ROPE_NONE ? NULL : f->angles[a->rope_idx],
+                                  .half = rope->dims / 2,
+                                  .interleaved = rope->interleaved,
+                                  .heads = a->heads,
+                                  .kv = &kv,
+                                  .batch = &f->batch},
+             &b);
     f->dev->ops->attention(
         s, &(struct op_attention){.out = b.mixed,
                                   .qkv = b.qkv,

@@ -591,6 +591,124 @@ TEST(products_around_a_norm_have_its_bits) {
     emu_set_order(0, 1);
 }
 
+/* ---- rotation on the way ---- */
+
+struct qkv_shape {
+    enum storage_type act;
+    uint32_t rows, heads, kv_heads, dim, cols;
+    bool bias, normed;
+};
+
+/* The product of Q, K and V with the rotation in it: of qkv the same Q, the same cache, bit for bit, as
+ * product and rope_kv leave, and nothing else written. */
+static void check_rope(const struct qkv_shape *s) {
+    enum { BLOCK = 16, BLOCKS = 4, SLOTS = 8, ROWS = 8 };
+    const struct form form = {"weights", s->act, 0, 0, false, 0};
+    const uint32_t features = (s->heads + 2 * s->kv_heads) * s->dim, half = s->dim / 2;
+    struct rig r = rig_open(s->act);
+    const struct ops *ops = r.dev->ops;
+    struct matrix w = matrix_up(&r, &form, features, s->cols, false);
+    const size_t outs = (size_t)s->rows * features, ins = (size_t)s->rows * s->cols;
+    const size_t block_bytes = ops->kv_layer_bytes(s->act, BLOCK, s->kv_heads, s->dim) + 64,
+                 cache_bytes = block_bytes * BLOCKS * SLOTS;
+    uint32_t tables[SLOTS * BLOCKS], slots[ROWS], positions[ROWS];
+    for (uint32_t i = 0; i < SLOTS * BLOCKS; i++)
+        tables[i] = (i * 7 + 3) % (SLOTS * BLOCKS);
+    for (uint32_t t = 0; t < ROWS; t++) {
+        slots[t] = (t * 3 + 1) % SLOTS;
+        positions[t] = t == 2 ? (uint32_t)ROW_NONE : (t * 23 + 5) % (BLOCK * BLOCKS);
+    }
+    struct step_batch batch = {.row_count = s->rows,
+                               .output_count = s->rows,
+                               .slots = rig_up(&r, slots, sizeof slots),
+                               .positions = rig_up(&r, positions, sizeof positions)};
+    struct kv_view kv = {.block_stride = block_bytes,
+                         .layer_offset = 64,
+                         .type = s->act,
+                         .block_tokens = BLOCK,
+                         .kv_heads = s->kv_heads,
+                         .head_dim = s->dim,
+                         .block_count = BLOCKS * SLOTS,
+                         .tables = rig_up(&r, tables, sizeof tables),
+                         .max_blocks = BLOCKS};
+    float *x = random_values(ins), *bias = random_values(features), *turns = random_values(half),
+          *weight = random_values(s->cols), *squares = random_values(ins / NORM_GROUP);
+    for (size_t i = 0; i < ins / NORM_GROUP; i++)
+        squares[i] = fabsf(squares[i]) + 1;
+    if (s->bias)
+        w.bias = rig_values(&r, STORAGE_F32, bias, features);
+    float *angles = rig_alloc(&r, (size_t)s->rows * half * 8);
+    ops->rope_angles(r.stream,
+                     &(struct op_rope_angles){angles, rig_values(&r, STORAGE_F32, turns, half),
+                                              half, 1, &batch, false});
+    void *apart = rig_alloc(&r, outs * 2), *folded = rig_alloc(&r, outs * 2),
+         *cache_apart = rig_alloc(&r, cache_bytes), *cache_folded = rig_alloc(&r, cache_bytes);
+    struct op_linear product =
+        product_of(&w, apart, rig_values(&r, s->normed ? STORAGE_F32 : s->act, x, ins), s->rows);
+    if (s->normed)
+        product.norm = (struct norm_of_x){rig_values(&r, STORAGE_F32, squares, ins / NORM_GROUP),
+                                          rig_values(&r, STORAGE_F32, weight, s->cols), 1e-5f, 0};
+    struct op_rope_kv rope = {apart, angles, half, false, s->heads, &kv, &batch};
+    EXPECT(ops->folds_rope(r.dev, &w, &rope));
+    kv.base = cache_apart;
+    ops->linear(r.stream, &product);
+    ops->rope_kv(r.stream, &rope);
+    const uint64_t launched = emu_launch_count();
+    kv.base = cache_folded;
+    product.out = rope.qkv = folded;
+    product.rope = &rope;
+    ops->linear(r.stream, &product);
+    if (emu_launch_count())
+        EXPECT_EQ(emu_launch_count() - launched, 1);
+    uint8_t *want_cache = malloc(cache_bytes), *got_cache = malloc(cache_bytes);
+    stream_copy_out(r.stream, want_cache, cache_apart, cache_bytes);
+    stream_copy_out(r.stream, got_cache, cache_folded, cache_bytes);
+    float *want = rig_down(&r, s->act, apart, outs), *got = rig_down(&r, s->act, folded, outs);
+    if (memcmp(want_cache, got_cache, cache_bytes))
+        check_fail(__FILE__, __LINE__, "%u rows, %u + 2 * %u heads of %u, [%u]: the cache differs",
+                   s->rows, s->heads, s->kv_heads, s->dim, s->cols);
+    for (uint32_t t = 0; t < s->rows; t++)
+        for (uint32_t n = 0; n < features; n++) {
+            const size_t at = (size_t)t * features + n;
+            const bool written = positions[t] != (uint32_t)ROW_NONE && n < s->heads * s->dim;
+            if (written ? !isfinite(got[at]) || !same_bits(want + at, got + at, 1)
+                        : !isnan(got[at])) {
+                check_fail(__FILE__, __LINE__, "%u rows, heads of %u, [%u]: row %u, feature %u",
+                           s->rows, s->dim, s->cols, t, n);
+                t = s->rows - 1;
+                break;
+            }
+        }
+    free(want_cache);
+    free(got_cache);
+    free(want);
+    free(got);
+    free(squares);
+    free(weight);
+    free(turns);
+    free(bias);
+    free(x);
+    rig_close(&r);
+}
+
+TEST(a_product_of_q_k_and_v_rotates_and_writes_the_cache) {
+    static const struct qkv_shape shapes[] = {
+        {STORAGE_BF16, 1, 4, 1, 64, 192, true, false},
+        {STORAGE_BF16, 8, 2, 1, 128, 192, false, true},
+        {STORAGE_F16, 5, 1, 1, 128, 256, true, true},
+        {STORAGE_F16, 8, 2, 2, 64, 256, false, false},
+        {STORAGE_BF16, 3, 1, 1, 128, 2304, true, true}, /* k in two splits, and in four */
+        {STORAGE_BF16, 8, 1, 1, 64, 4096, false, false},
+    };
+    if (!has_units())
+        SKIP("gpu", "it is no Hopper");
+    for (uint32_t i = 0; i < ARRAY_LEN(shapes); i++) {
+        emu_set_order((int)(i % ORDERS), 7 + i);
+        check_rope(&shapes[i]);
+    }
+    emu_set_order(0, 1);
+}
+
 TEST(products_of_quantized_weights_leave_norms_to_their_kernel) {
     if (!has_units())
         SKIP("gpu", "it is no Hopper");
