@@ -71,6 +71,7 @@ struct managed_model {
      * loaded, or is removed, leaves its own */
     bool is_new;          /* it was added, and has not been ready yet */
     bool leaves;          /* it is forgotten once its processes have ended */
+    bool is_unknown;      /* the scheduler does not know it: models_take_status */
     bool was_ready;       /* since its load began */
     uint32_t failed_ends; /* of its workers, before that */
     /* it is to be loaded, and there is no room yet: asked for first and last; 0: not asked for */
@@ -96,6 +97,7 @@ struct supervisor {
 
     struct link_client *link; /* owned */
     bool registered;
+    bool awaits_status; /* the first one since then */
     int64_t unheard_since_ms, turn_ms, pulse_turn_ms;
     bool unsaved; /* the children could not be written down: it is tried again in each turn */
     struct arena arena;

@@ -45,7 +45,7 @@ bool supervisor_send_outcome(struct supervisor *s, const struct wire_outcome *ou
 static void on_registered(void *ctx, struct epoch epoch, const struct wire_welcome *welcome) {
     struct supervisor *s = ctx;
     int64_t now_ms = clock_ms();
-    s->registered = true;
+    s->registered = s->awaits_status = true;
     log_info("registered with the scheduler epoch=%" PRIu64, epoch.number);
     for (uint64_t i = s->exit_count - MIN(s->exit_count, (uint64_t)EXIT_RING); i < s->exit_count;
          i++)

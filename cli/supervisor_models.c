@@ -442,6 +442,18 @@ void models_take_want(struct supervisor *s, const struct wire_want *want, int64_
         load_by_itself(s, m, now_ms);
 }
 
+/* A scheduler learns of a model from its workers, and gateways from the scheduler: after a restart
+ * of it, one that was added and is not loaded would be known to nobody. */
+static void find_unknown(struct supervisor *s, const bool *told) {
+    for (uint32_t i = s->configured_count; i < s->model_count; i++) {
+        struct managed_model *m = &s->models[i];
+        if (s->awaits_status)
+            m->is_unknown = m->terms.name && m->terms.on_demand && !m->leaves;
+        m->is_unknown = m->is_unknown && !told[i];
+    }
+    s->awaits_status = false;
+}
+
 void models_take_status(struct supervisor *s, const struct wire_status *status, int64_t now_ms) {
     bool told[SUPERVISOR_MODELS_MAX] = {0};
     for (size_t i = 0; i < status->model_count; i++) {
@@ -471,6 +483,7 @@ void models_take_status(struct supervisor *s, const struct wire_status *status, 
     for (uint32_t i = 0; i < s->model_count; i++)
         if (!told[i])
             s->models[i].busy = s->models[i].replicas_ready = 0;
+    find_unknown(s, told);
 }
 
 void models_tell_outcomes(struct supervisor *s) {
@@ -515,6 +528,15 @@ static void load_asked(struct supervisor *s, int64_t now_ms) {
     }
 }
 
+/* Once, where no other has to go for it; then it is unloaded as any other that nobody uses. */
+static void load_unknown(struct supervisor *s, int64_t now_ms) {
+    for (uint32_t i = s->configured_count; i < s->model_count; i++) {
+        struct managed_model *m = &s->models[i];
+        if (m->is_unknown && !m->leaves && !m->failed_ms && !takes_room(s, m) && has_room(s, m))
+            begin_load(s, m, now_ms);
+    }
+}
+
 void models_turn(struct supervisor *s, int64_t now_ms) {
     if (s->phase != PHASE_SERVING)
         return;
@@ -529,4 +551,5 @@ void models_turn(struct supervisor *s, int64_t now_ms) {
             models_unload(s, m, now_ms);
     }
     load_asked(s, now_ms);
+    load_unknown(s, now_ms);
 }

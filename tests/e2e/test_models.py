@@ -287,6 +287,19 @@ def test_a_model_that_is_added_on_demand_comes_back_after_an_idle_unload():
         s.wait(lambda: answer(s, model="tiny")[0] == 200, 20, "a gateway that never saw it loaded has it loaded")
 
 
+def test_a_model_that_is_added_on_demand_outlives_the_scheduler():
+    """The one after it has never heard of a model that is not loaded, nor has a gateway that begins then."""
+    with tempfile.TemporaryDirectory(prefix="trm-model-") as folder, Serve(args=["--threads", 1]) as s:
+        put_whole_norm(folder)
+        assert command(s, "load", f"tiny={folder},on-demand,idle-unload=1s").stdout == "loaded\n"
+        for also in ((), ("gateway",)):
+            s.wait(lambda: states(s).get("tiny") == "unloaded" and not workers_of(s, "tiny"), 10, "tiny is unloaded when nobody uses it")
+            for role in ("scheduler", *also):
+                os.kill(s.pids(role)[0], signal.SIGKILL)
+            s.wait(lambda: s.get("/health/ready")[0] == 200, 20, "the first model is served again")
+            s.wait(lambda: answer(s, model="tiny")[0] == 200, 20, f"tiny is loaded again after the end of the scheduler {also}")
+
+
 def test_a_model_that_cannot_be_added_leaves_no_trace():
     """Whoever asked is told why, nobody lists it, and its name and place are free: for the same model when it has been mended, too."""
     with tempfile.TemporaryDirectory(prefix="trm-model-") as folder, Serve(args=["--threads", 1]) as s:

@@ -265,6 +265,40 @@ TEST(supervisor_models_one_that_is_removed_leaves_its_place) {
     turns_close(&t);
 }
 
+static void first_status(struct turns *t, const char *named) {
+    struct wire_model_status one = {.model = bytes_str(named)};
+    const struct wire_status status = {.models = &one, .model_count = 1};
+    t->s.awaits_status = true;
+    models_take_status(&t->s, &status, 2000);
+    models_turn(&t->s, 2000);
+}
+
+TEST(supervisor_models_one_that_was_added_is_told_to_the_next_scheduler) {
+    struct turns t;
+    EXPECT(turns_open(&t));
+    t.s.configured_count = 1; /* b was added */
+    t.b->later = true;
+    first_status(&t, "b"); /* of the same scheduler */
+    EXPECT_EQ(t.b->wanted, 0);
+    t.a->wanted = t.a->replicas_ready = 1; /* it need not go for that */
+    first_status(&t, "a");
+    EXPECT_EQ(t.b->wanted, 0);
+    EXPECT_EQ(t.a->wanted, 1);
+    models_unload(&t.s, t.a, 3000);
+    t.b->failed_ms = 3000;
+    models_turn(&t.s, 3000);
+    EXPECT_EQ(t.b->wanted, 0);
+    t.b->failed_ms = 0;
+    t.b->leaves = true;
+    models_turn(&t.s, 3000);
+    EXPECT_EQ(t.b->wanted, 0);
+    t.b->leaves = false;
+    models_turn(&t.s, 4000);
+    EXPECT_EQ(t.b->wanted, 1);
+    EXPECT_EQ(t.a->wanted, 0); /* gateways were told of it when they began */
+    turns_close(&t);
+}
+
 /* Nothing unloads the other one but a command. */
 TEST(supervisor_models_a_load_that_can_have_no_room_ends_at_once) {
     struct turns t;
