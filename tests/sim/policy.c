@@ -175,6 +175,9 @@ static void check_new_order(struct world *w, const struct policy *p, const struc
 static void check_resumed_order(struct world *w, const struct seen_sequence *placed,
                                 const struct seen_sequence *waits) {
     uint64_t arrival = placed->q->request->arrival, other = waits->q->request->arrival;
+    /* one of them left the queue in this turn, came back, and has less or more to compute by now */
+    if (placed->q->recompute_cost != placed->cost || waits->q->recompute_cost != waits->cost)
+        return;
     bool right =
         placed->cost != waits->cost
             ? placed->cost < waits->cost
