@@ -51,16 +51,17 @@ TEST(published_configs_are_read_and_nothing_in_them_ignored) {
     buf_release(&odd);
 }
 
+#define TWO_SPELLINGS                                                                              \
+    "{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":64,\"num_hidden_layers\":1,"        \
+    "\"num_attention_heads\":4,\"vocab_size\":96,\"intermediate_size\":96,"                        \
+    "\"max_sequence_length\":64,\"max_position_embeddings\":%d}"
+
 /* A field in two spellings that disagree is no fit for a guess. */
 TEST(spellings_that_disagree_are_refused) {
-    static const char *const TEXT =
-        "{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":64,\"num_hidden_layers\":1,"
-        "\"num_attention_heads\":4,\"vocab_size\":96,\"intermediate_size\":96,"
-        "\"max_sequence_length\":64,\"max_position_embeddings\":%d}";
     char text[512];
     struct error err = {0};
-    EXPECT_EQ(read_line(text, (size_t)snprintf(text, sizeof text, TEXT, 64), &err), 0);
-    EXPECT_EQ(read_line(text, (size_t)snprintf(text, sizeof text, TEXT, 65), &err),
+    EXPECT_EQ(read_line(text, (size_t)snprintf(text, sizeof text, TWO_SPELLINGS, 64), &err), 0);
+    EXPECT_EQ(read_line(text, (size_t)snprintf(text, sizeof text, TWO_SPELLINGS, 65), &err),
               ERR_UNSUPPORTED);
     EXPECT(strstr(err.text, "max_position_embeddings"));
 }
