@@ -90,9 +90,16 @@ class Fleet(Cluster):
             self.wait(lambda: p.poll() is not None, 20, "who was cut off ends")
             host.cut(False)
         p.wait(20)
-        stands = self.log(f"scheduler-{led}").count("standing by")
-        self.scheduler(led)
-        self.wait(lambda: self.log(f"scheduler-{led}").count("standing by") > stands, 20, "it stands by")
+        self.stand_by()
+
+    def stand_by(self):
+        """Schedulers that have ended are started again, as by a supervisor: one that lost its lease ends by itself."""
+        for i in (0, 1):
+            if self.processes[f"scheduler-{i}"].poll() is None:
+                continue
+            stands = self.log(f"scheduler-{i}").count("standing by")
+            self.scheduler(i)
+            self.wait(lambda: self.log(f"scheduler-{i}").count("standing by") > stands, 20, "it stands by")
 
     def strike_worker(self, how, rng):
         name, model, host = struck = rng.choice(self.workers)
@@ -131,6 +138,8 @@ def strike(c, etcd, name, rng, other):
         c.strike_worker(name.split()[0], rng)
     elif name == "kill etcd" and etcd.processes[0].poll() is None:
         etcd.kill(0)
+        time.sleep(5)  # a leader whose lease it held may lose it
+        c.stand_by()
     else:
         c.change_leader("kill" if name == "kill etcd" else name)
 
