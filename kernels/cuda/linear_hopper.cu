@@ -201,15 +201,15 @@ static __device__ __forceinline__ void multiply(const struct product &p, const h
     wgmma_wait<0>();
     wgmma_hold(sums);
     if (ropes) {
-        auto put = [&](const float *four, uint32_t) {
+        auto put_four = [&](const float *four, uint32_t) {
             put_rope<A>(p, (uint32_t *)((unsigned char *)ring.full + shape::PAIRS), four, ahead,
                         n0 / TILE);
         };
         if (cluster.has_splits())
             add_splits<TOKENS>(
-                ring.stages, sums, group, [] {}, put);
+                ring.stages, sums, group, [] {}, put_four);
         else
-            put(sums, 0);
+            put_four(sums, 0);
     } else if (cluster.has_splits())
         put_splits<A, TOKENS, TOKENS == NORMED_ROWS>(p, ring.stages, sums, group, n0, t0);
     else

@@ -410,11 +410,12 @@ static inline void with_splits(const struct product &p, uint32_t class_rows, F l
 }
 
 /* All splits lay their sums down in `area`, their own shared memory, and each adds up some of the rows,
- * eight at a time, which it gives to put(sums, j). area: TOKENS * 256 bytes for each group of 64 features.
+ * eight at a time, which it gives to put_four(sums, j). area: TOKENS * 256 bytes for each group of 64 features.
  * meanwhile() is called while the splits meet. */
 template <int TOKENS, class Meanwhile, class Put>
 static __device__ __forceinline__ void add_splits(unsigned char *area, const float *sums,
-                                                  uint32_t group, Meanwhile meanwhile, Put put) {
+                                                  uint32_t group, Meanwhile meanwhile,
+                                                  Put put_four) {
     float4 *mine = (float4 *)(area + group * TOKENS * 256) + threadIdx.x % 128;
     meanwhile();
     cluster_barrier(); /* nobody reads or fills a ring any more */
@@ -432,7 +433,7 @@ static __device__ __forceinline__ void add_splits(unsigned char *area, const flo
             sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
         }
         const float four[4] = {sum.x, sum.y, sum.z, sum.w};
-        put(four, j);
+        put_four(four, j);
     }
 }
 
