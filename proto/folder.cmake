@@ -22,5 +22,6 @@ foreach(header messages tables checks)
     COMMAND "${AWK}" -v "want=${header}" -f "${CMAKE_SOURCE_DIR}/proto/generate.awk" "${CMAKE_SOURCE_DIR}/proto/trireme.proto"
     OUTPUT_FILE "${pb_dir}/wire_${header}.new"
     COMMAND_ERROR_IS_FATAL ANY)
+  file(REMOVE "${pb_dir}/wire_${header}.h") # of an older build in this folder: codec_tables.c would find it first
   file(COPY_FILE "${pb_dir}/wire_${header}.new" "${CMAKE_BINARY_DIR}/include/proto/wire_${header}.h" ONLY_IF_DIFFERENT)
 endforeach()
