@@ -249,7 +249,7 @@ run_unit() { # run_unit BUILD_FOLDER PREFIX PROGRAM [FILTER]
     else
         ASAN_OPTIONS="${ASAN_OPTIONS:-detect_stack_use_after_return=1:strict_string_checks=1}" \
             UBSAN_OPTIONS="${UBSAN_OPTIONS:-print_stacktrace=1}" \
-            timeout -k 10 600 "$folder/bin/$program" ${filter:+"$filter"} >"$out" 2>"$out.err" </dev/null || rc=$?
+            timeout -k 10 1200 "$folder/bin/$program" ${filter:+"$filter"} >"$out" 2>"$out.err" </dev/null || rc=$?
         sed -E "s/^(ok|not ok|skip [^ ]+) /\1 $prefix${program#test_}./" "$out"
         if [ "$rc" != 0 ] && ! grep -q '^not ok ' "$out"; then
             not_ok "$prefix${program#test_}" "exit code $rc: $(grep -E 'ERROR|WARNING|runtime error|check failed' "$out.err" | head -1)"
