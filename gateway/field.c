@@ -131,6 +131,10 @@ int field_token_array(struct field_reader *r, enum json_event event, size_t max_
     return rc;
 }
 
+static int fail_empty(const struct field_reader *r) {
+    return api_error_set(r->err, API_BAD_REQUEST, r->name, "'%s' holds an empty string", r->name);
+}
+
 int field_strings(struct field_reader *r, enum json_event first, uint32_t most, size_t bytes_max,
                   const struct bytes **out, uint32_t *count) {
     VEC(struct bytes) list = {0};
@@ -145,8 +149,7 @@ int field_strings(struct field_reader *r, enum json_event first, uint32_t most, 
         else
             rc = field_string(r, event, bytes_max, &text);
         if (rc == 0 && text.len == 0)
-            rc = api_error_set(r->err, API_BAD_REQUEST, r->name, "'%s' holds an empty string",
-                               r->name);
+            rc = fail_empty(r);
         if (rc == 0)
             vec_push(&list, text);
     }
@@ -158,6 +161,22 @@ int field_strings(struct field_reader *r, enum json_event first, uint32_t most, 
         rc = field_too_large(r);
     vec_release(&list);
     return rc;
+}
+
+int field_string_or_strings(struct field_reader *r, enum json_event first, uint32_t most,
+                            size_t bytes_max, const struct bytes **out, uint32_t *count) {
+    struct bytes one;
+    if (first == JSON_ARRAY_BEGIN)
+        return field_strings(r, first, most, bytes_max, out, count);
+    if (first != JSON_STRING)
+        return field_wrong_type(r, "a string or an array of strings", first);
+    if (field_string(r, first, bytes_max, &one))
+        return -1;
+    if (one.len == 0)
+        return fail_empty(r);
+    *out = arena_copy(&r->g->arena, &one, sizeof one);
+    *count = *out != NULL;
+    return *out ? 0 : field_too_large(r);
 }
 
 int field_disagrees(struct field_reader *r) {

@@ -140,6 +140,9 @@ MUST_CHECK int field_string(struct field_reader *r, enum json_event event, size_
 /* Reads the array of strings begun by `first`, none of them empty, into the arena. */
 MUST_CHECK int field_strings(struct field_reader *r, enum json_event first, uint32_t most,
                              size_t bytes_max, const struct bytes **out, uint32_t *count);
+/* The same, where a string alone is a list of one. */
+MUST_CHECK int field_string_or_strings(struct field_reader *r, enum json_event first, uint32_t most,
+                                       size_t bytes_max, const struct bytes **out, uint32_t *count);
 /* Copies ids into the arena. */
 MUST_CHECK int field_copy_ids(struct field_reader *r, const uint32_t *ids, size_t count,
                               struct u32s *out);

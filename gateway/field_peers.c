@@ -46,19 +46,12 @@ static int read_tier(struct field_reader *r, enum json_event first) {
     return 0;
 }
 
-/* SGLang's: patterns at which the answer ends: one, or an array. */
+/* SGLang's: patterns at which the answer ends: one, where an empty one is none, or an array. */
 static int read_stop_patterns(struct field_reader *r, enum json_event first) {
-    struct bytes one;
-    if (first == JSON_ARRAY_BEGIN)
-        return field_strings(r, first, GENREQ_STOP_PATTERNS_MAX, FINDER_BYTES_MAX,
-                             &r->g->stop_patterns, &r->g->stop_pattern_count);
-    if (first != JSON_STRING)
-        return field_wrong_type(r, "a string or an array of strings", first);
-    if (field_string(r, first, FINDER_BYTES_MAX, &one))
-        return -1;
-    r->g->stop_pattern_count = one.len > 0;
-    r->g->stop_patterns = arena_copy(&r->g->arena, &one, sizeof one);
-    return r->g->stop_patterns ? 0 : field_too_large(r);
+    if (first == JSON_STRING && r->json.text.len == 0)
+        return 0;
+    return field_string_or_strings(r, first, GENREQ_STOP_PATTERNS_MAX, FINDER_BYTES_MAX,
+                                   &r->g->stop_patterns, &r->g->stop_pattern_count);
 }
 
 static int read_reasoning_format(struct field_reader *r, enum json_event first) {

@@ -2,34 +2,16 @@
 #include "gateway/field.h"
 
 int field_stops(struct field_reader *r, enum json_event first) {
-    struct bytes stops[GENREQ_STOPS_MAX];
-    uint32_t count = 0;
     size_t bytes = 0;
-    bool list = first == JSON_ARRAY_BEGIN;
-    if (!list && first != JSON_STRING)
-        return field_wrong_type(r, "a string or an array of strings", first);
-    for (enum json_event event = list ? json_next(&r->json) : first; event != JSON_ARRAY_END;
-         event = json_next(&r->json)) {
-        if (count == GENREQ_STOPS_MAX)
-            return api_error_set(r->err, API_BAD_REQUEST, r->name,
-                                 "'%s' holds more than %d strings", r->name, GENREQ_STOPS_MAX);
-        if (field_string(r, event, GENREQ_STOP_BYTES_MAX, &stops[count]))
-            return -1;
-        if (stops[count++].len == 0)
-            return api_error_set(r->err, API_BAD_REQUEST, r->name, "'%s' holds an empty string",
-                                 r->name);
-        bytes += stops[count - 1].len;
-        if (bytes > GENREQ_STOPS_BYTES_MAX)
-            return api_error_set(r->err, API_BAD_REQUEST, r->name, "'%s' holds more than %d bytes",
-                                 r->name, GENREQ_STOPS_BYTES_MAX);
-        if (!list)
-            break;
-    }
-    r->g->stop_count = count;
-    if (count == 0)
-        return 0;
-    r->g->stops = arena_copy(&r->g->arena, stops, count * sizeof stops[0]);
-    return r->g->stops ? 0 : field_too_large(r);
+    if (field_string_or_strings(r, first, GENREQ_STOPS_MAX, GENREQ_STOP_BYTES_MAX, &r->g->stops,
+                                &r->g->stop_count))
+        return -1;
+    for (uint32_t i = 0; i < r->g->stop_count; i++)
+        bytes += r->g->stops[i].len;
+    if (bytes > GENREQ_STOPS_BYTES_MAX)
+        return api_error_set(r->err, API_BAD_REQUEST, r->name, "'%s' holds more than %d bytes",
+                             r->name, GENREQ_STOPS_BYTES_MAX);
+    return 0;
 }
 
 static int read_stop_tokens(struct field_reader *r, enum json_event first) {
