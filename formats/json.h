@@ -76,6 +76,10 @@ void json_reader_init(struct json_reader *r, struct bytes text, uint32_t depth_m
 void json_reader_release(struct json_reader *r);
 /* The next event; r->text, r->raw and r->depth are of it. JSON_END and JSON_ERROR stay. */
 enum json_event json_next(struct json_reader *r);
+/* Whether the last event, a key or a string, is this text. */
+static inline bool json_text_is(const struct json_reader *r, const char *text) {
+    return bytes_equal(r->text, bytes_str(text));
+}
 /* After KEY: reads and drops the value. After OBJECT_BEGIN or ARRAY_BEGIN: drops the rest up to its
  * end (that is then the last event). After anything else: nothing. False on error. */
 MUST_CHECK bool json_skip(struct json_reader *r);

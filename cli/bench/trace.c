@@ -29,10 +29,6 @@ static bool read_hashes(struct json_reader *r, struct trace_line *line) {
     return true;
 }
 
-static bool key_is(const struct json_reader *r, const char *key) {
-    return r->text.len == strlen(key) && !memcmp(r->text.data, key, r->text.len);
-}
-
 /* Mooncake's form. */
 static bool read_json_line(struct bytes text, struct trace_line *line) {
     struct json_reader r;
@@ -40,13 +36,13 @@ static bool read_json_line(struct bytes text, struct trace_line *line) {
     json_reader_init(&r, text, 0, 0);
     bool good = json_expect(&r, JSON_OBJECT_BEGIN);
     while (good && json_next(&r) == JSON_KEY) {
-        if (key_is(&r, "timestamp"))
+        if (json_text_is(&r, "timestamp"))
             good = json_read_double(&r, &ms);
-        else if (key_is(&r, "input_length"))
+        else if (json_text_is(&r, "input_length"))
             good = json_read_int64(&r, &line->input);
-        else if (key_is(&r, "output_length"))
+        else if (json_text_is(&r, "output_length"))
             good = json_read_int64(&r, &line->output);
-        else if (key_is(&r, "hash_ids"))
+        else if (json_text_is(&r, "hash_ids"))
             good = read_hashes(&r, line);
         else
             good = json_skip(&r);

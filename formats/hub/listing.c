@@ -58,10 +58,6 @@ static bool read_hash(struct json_reader *r, char out[HUB_HASH_MAX]) {
     return true;
 }
 
-static bool key_is(const struct json_reader *r, const char *key) {
-    return bytes_equal(r->text, bytes_str(key));
-}
-
 /* {oid, size, pointerSize}, or null. */
 static bool read_large(struct json_reader *r, struct entry *e) {
     enum json_event event = json_next(r);
@@ -70,9 +66,9 @@ static bool read_large(struct json_reader *r, struct entry *e) {
     if (event != JSON_OBJECT_BEGIN)
         return json_fail(r, "expected an object");
     while ((event = json_next(r)) == JSON_KEY) {
-        bool good = key_is(r, "oid")    ? read_hash(r, e->large_hash)
-                    : key_is(r, "size") ? json_read_int64(r, &e->large_size)
-                                        : json_skip(r);
+        bool good = json_text_is(r, "oid")    ? read_hash(r, e->large_hash)
+                    : json_text_is(r, "size") ? json_read_int64(r, &e->large_size)
+                                              : json_skip(r);
         if (!good)
             return false;
     }
@@ -100,12 +96,12 @@ static bool read_type(struct json_reader *r, struct entry *e) {
 static bool read_item(struct json_reader *r, struct entry *e) {
     enum json_event event;
     while ((event = json_next(r)) == JSON_KEY) {
-        bool good = key_is(r, "path")   ? read_text(r, &e->path)
-                    : key_is(r, "oid")  ? read_hash(r, e->hash)
-                    : key_is(r, "size") ? json_read_int64(r, &e->size)
-                    : key_is(r, "lfs")  ? read_large(r, e)
-                    : key_is(r, "type") ? read_type(r, e)
-                                        : json_skip(r);
+        bool good = json_text_is(r, "path")   ? read_text(r, &e->path)
+                    : json_text_is(r, "oid")  ? read_hash(r, e->hash)
+                    : json_text_is(r, "size") ? json_read_int64(r, &e->size)
+                    : json_text_is(r, "lfs")  ? read_large(r, e)
+                    : json_text_is(r, "type") ? read_type(r, e)
+                                              : json_skip(r);
         if (!good)
             return false;
     }
@@ -155,11 +151,11 @@ static bool read_copied(struct json_reader *r, struct entry *e) {
     if (!json_expect(r, JSON_OBJECT_BEGIN))
         return false;
     while ((event = json_next(r)) == JSON_KEY) {
-        bool good = key_is(r, "size")         ? json_read_int64(r, &e->size)
-                    : key_is(r, "blob_id")    ? read_hash(r, e->hash)
-                    : key_is(r, "lfs_sha256") ? read_hash(r, e->large_hash)
-                    : key_is(r, "lfs_size")   ? json_read_int64(r, &e->large_size)
-                                              : json_skip(r);
+        bool good = json_text_is(r, "size")         ? json_read_int64(r, &e->size)
+                    : json_text_is(r, "blob_id")    ? read_hash(r, e->hash)
+                    : json_text_is(r, "lfs_sha256") ? read_hash(r, e->large_hash)
+                    : json_text_is(r, "lfs_size")   ? json_read_int64(r, &e->large_size)
+                                                    : json_skip(r);
         if (!good)
             return false;
     }
@@ -194,9 +190,9 @@ int hub_listing_read_copy(struct hub_listing *l, struct bytes json, struct error
     json_reader_init(&r, json, 0, 0);
     bool good = json_expect(&r, JSON_OBJECT_BEGIN);
     while (good && !rc && json_next(&r) == JSON_KEY)
-        good = key_is(&r, "format_version") ? json_read_int64(&r, &version)
-               : key_is(&r, "files")        ? read_copied_files(l, &r, &rc, err)
-                                            : json_skip(&r);
+        good = json_text_is(&r, "format_version") ? json_read_int64(&r, &version)
+               : json_text_is(&r, "files")        ? read_copied_files(l, &r, &rc, err)
+                                                  : json_skip(&r);
     if (!rc && (!good || version != 1))
         rc = error_set(err, ERR_UNSUPPORTED, "this is no list of files of format 1");
     json_reader_release(&r);

@@ -25,10 +25,6 @@
 
 /* ---- manifests ---- */
 
-static bool key_is(const struct json_reader *r, const char *key) {
-    return bytes_equal(r->text, bytes_str(key));
-}
-
 static bool read_text(struct json_reader *r, char *out, size_t max) {
     struct bytes text;
     if (!json_read_string(r, &text))
@@ -44,10 +40,10 @@ static bool read_layer(struct json_reader *r, struct ollama_layer *layer) {
     *layer = (struct ollama_layer){.size = -1};
     digest[0] = 0;
     while (json_next(r) == JSON_KEY) {
-        bool good = key_is(r, "mediaType") ? read_text(r, layer->type, sizeof layer->type)
-                    : key_is(r, "digest")  ? read_text(r, digest, sizeof digest)
-                    : key_is(r, "size")    ? json_read_int64(r, &layer->size)
-                                           : json_skip(r);
+        bool good = json_text_is(r, "mediaType") ? read_text(r, layer->type, sizeof layer->type)
+                    : json_text_is(r, "digest")  ? read_text(r, digest, sizeof digest)
+                    : json_text_is(r, "size")    ? json_read_int64(r, &layer->size)
+                                                 : json_skip(r);
         if (!good)
             return false;
     }
@@ -101,7 +97,7 @@ int ollama_manifest_read(struct bytes json, struct ollama_manifest *m, struct er
     json_reader_init(&r, json, 0, 0);
     bool good = json_expect(&r, JSON_OBJECT_BEGIN);
     while (good && json_next(&r) == JSON_KEY)
-        good = key_is(&r, "layers") ? read_layers(&r, m) : json_skip(&r);
+        good = json_text_is(&r, "layers") ? read_layers(&r, m) : json_skip(&r);
     if (!good)
         rc = error_set(err, ERR_INVALID, "its manifest cannot be read: %s", r.error.text);
     json_reader_release(&r);
