@@ -6,8 +6,8 @@
  * another process's death reads the same as an undisturbed one.
  *
  * What counts as output: every token pushed, up to and including the one that completes a stop
- * string or at which a stop pattern is found. A stop *token* (the worker's finish) is counted but has no text, unless the client asked
- * for stop text in the output.
+ * string or at which a stop pattern is found. A stop *token* (the worker's finish) is counted but has
+ * no text, unless the client asked for stop text in the output.
  *
  * A chat's answer is then taken apart (text/parse/parse.h): content comes out, reasoning and tool
  * calls are collected in the choice, for whoever writes the next event or the whole answer.

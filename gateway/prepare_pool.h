@@ -56,8 +56,7 @@ struct prepare_job *prepare_pool_push(struct prepare_pool *pool, struct genreq *
                                       int thread_idx, struct generation *generation);
 /* The same, of a request that is to be read from the bytes of a body (copied). job: what is known
  * of it: its dialect (in g), models, responses, tenant, holder (in work), seed, thread_idx and
- * generation. NULL: too
- * many wait. */
+ * generation. NULL: too many wait. */
 struct prepare_job *prepare_pool_push_body(struct prepare_pool *pool, const struct prepare_job *job,
                                            struct bytes body);
 void prepare_job_free(struct prepare_job *job); /* NULL is fine */

@@ -7,9 +7,6 @@ export TSAN_OPTIONS="die_after_fork=0 ${TSAN_OPTIONS:-}" # some tests fork with 
 # shellcheck disable=SC2046
 programs=$(drawn 3 $(unit_programs))
 # shellcheck disable=SC2086
-if ! build tsan $programs; then
-    not_ok tsan.build "does not build"
-    exit 1
-fi
+must_build tsan.build tsan $programs
 # shellcheck disable=SC2086
 run_programs "$BUILD_TSAN" tsan. "${UNIT_FILTER:-}" $programs
