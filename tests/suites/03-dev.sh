@@ -111,6 +111,7 @@ bench() {
     if [ $rc = 0 ] && grep -q '[0-9]' "$here/bench"; then ok "dev.bench_$name"
     else tail -60 "$here/bench" >&2; not_ok "dev.bench_$name" "exit code $rc: $(tail -2 "$here/bench" | tr '\n' ' ')"; fi
 }
+must_build dev.build_bench release bench_gpu_emulated
 for dir in "$ROOT"/bench/*/; do
     name=$(basename "$dir")
     case $name in

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # timeout: 3600
-# seconds: 240
+# seconds: 300
 # ./dev gpu, one half at each commit: the packed folder with the emulator as its device runs through, and only once; or packed for a GPU it
 # says, where there is none (in a chroot that has no more than a shell, where that is allowed), what is missing. docs/gpu-status.md is what
 # the ledger gives.
