@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "formats/json_document.h"
+#include "http/tls_client.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -25,15 +26,13 @@ void api_client_take_port(const char **url, int64_t port) {
 }
 
 int api_client_init(struct api_client *c, const char *url, const char *api_key, struct error *err) {
-    *c = (struct api_client){.port = 80, .api_key = api_key && *api_key ? api_key : NULL};
-    if (!strncmp(url, "https://", 8))
-        return error_set(err, ERR_UNSUPPORTED,
-                         "the address '%s' asks for TLS, which this command does not speak; ask a "
-                         "gateway without --tls-cert (http://)",
+    bool tls = !strncmp(url, "https://", 8);
+    *c = (struct api_client){
+        .port = tls ? 443 : 80, .tls = tls, .api_key = api_key && *api_key ? api_key : NULL};
+    if (!tls && strncmp(url, "http://", 7) != 0)
+        return error_set(err, ERR_INVALID, "the address '%s' must begin with http:// or https://",
                          url);
-    if (strncmp(url, "http://", 7))
-        return error_set(err, ERR_INVALID, "the address '%s' must begin with http://", url);
-    const char *host = url + 7;
+    const char *host = url + (tls ? 8 : 7);
     size_t len = *host == '[' ? strcspn(host, "]") + 1 : strcspn(host, ":/");
     size_t skip = *host == '[';
     if (len <= 2 * skip || len - 2 * skip >= sizeof c->host || len > strlen(host))
@@ -48,9 +47,16 @@ int api_client_init(struct api_client *c, const char *url, const char *api_key, 
     return 0;
 }
 
+/* A connection, and TLS over it where there is any. */
+struct conn {
+    int fd;
+    struct ssl_st *session; /* owned; NULL: plain */
+};
+
 /* One answer being read. */
 struct answer {
-    int fd, timeout_ms;
+    struct conn conn;
+    int timeout_ms;
     struct buf in; /* received, not yet taken */
     const volatile sig_atomic_t *stop;
     int status;
@@ -59,9 +65,16 @@ struct answer {
     struct error *err;
 };
 
+/* An address of version 6 stands in brackets, in addresses as in the field Host. */
+static void host_of(const struct api_client *c, char out[static sizeof c->host + 16]) {
+    bool brackets = strchr(c->host, ':');
+    snprintf(out, sizeof c->host + 16, "%s%s%s:%u", brackets ? "[" : "", c->host,
+             brackets ? "]" : "", c->port);
+}
+
 static int connect_to(const struct api_client *c, struct error *err) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
-    char port[8];
+    char port[8], host[sizeof c->host + 16];
     int fd = -1;
     snprintf(port, sizeof port, "%u", c->port);
     int rc = getaddrinfo(c->host, port, &hints, &list);
@@ -77,15 +90,73 @@ static int connect_to(const struct api_client *c, struct error *err) {
         }
     }
     freeaddrinfo(list);
-    return fd >= 0 ? fd : error_set_errno(err, "cannot reach http://%s:%u", c->host, c->port);
+    host_of(c, host);
+    return fd >= 0 ? fd : error_set_errno(err, "cannot reach http%s://%s", c->tls ? "s" : "", host);
 }
 
-static int send_request(const struct api_client *c, int fd, const char *path, const char *body,
-                        struct error *err) {
+static int conn_open(struct conn *conn, const struct api_client *c, int timeout_ms,
+                     struct error *err) {
+    int rc = conn->fd = connect_to(c, err);
+    if (rc < 0 || !c->tls)
+        return MIN(rc, 0);
+    rc = tls_client_begin(&conn->session, conn->fd, c->host, timeout_ms, err);
+    if (rc)
+        close(conn->fd);
+    return rc;
+}
+
+static void conn_close(struct conn *conn) {
+    tls_client_end(&conn->session);
+    close(conn->fd);
+}
+
+/* Bytes that were taken, ERR_AGAIN (wait for POLLOUT), or another code. */
+static ssize_t conn_write(struct conn *conn, const void *bytes, size_t size, struct error *err) {
+    if (conn->session)
+        return tls_client_write(conn->session, bytes, size, err);
+    ssize_t n = send(conn->fd, bytes, size, MSG_NOSIGNAL);
+    if (n < 0 && errno != EINTR)
+        return error_set_errno(err, "the connection broke");
+    return n < 0 ? ERR_AGAIN : n;
+}
+
+/* Bytes that were there (0: the other end has ended), ERR_AGAIN (wait for POLLIN), or another code. */
+static ssize_t conn_read(struct conn *conn, void *out, size_t size, struct error *err) {
+    if (conn->session)
+        return tls_client_read(conn->session, out, size, err);
+    ssize_t n = recv(conn->fd, out, size, MSG_DONTWAIT);
+    if (n < 0 && errno != EINTR && errno != EAGAIN)
+        return error_set_errno(err, "the connection broke");
+    return n < 0 ? ERR_AGAIN : n;
+}
+
+/* Waits until the connection may be read or written: ERR_CLOSED when the caller was told to stop,
+ * ERR_TIMEOUT at `end` (clock_ms), ERR_IO. */
+static int conn_wait(const struct conn *conn, short events, const volatile sig_atomic_t *stop,
+                     int64_t end, struct error *err) {
+    struct pollfd p = {.fd = conn->fd, .events = events};
+    for (;;) { /* in short waits: a signal may come just before one */
+        int64_t left = end - clock_ms();
+        if (stop && *stop)
+            return error_set(err, ERR_CLOSED, "stopped");
+        if (left <= 0)
+            return error_set(err, ERR_TIMEOUT, "timed out");
+        int ready = poll(&p, 1, (int)MIN(left, STOP_LOOK_MS));
+        if (ready > 0)
+            return 0;
+        if (ready < 0 && errno != EINTR)
+            return error_set_errno(err, "the connection broke");
+    }
+}
+
+static int send_request(const struct api_client *c, struct conn *conn, const char *path,
+                        const char *body, int timeout_ms, struct error *err) {
+    char host[sizeof c->host + 16];
     struct buf text;
     buf_init(&text, 0);
-    buf_addf(&text, "%s %s HTTP/1.1\r\nHost: %s:%u\r\nConnection: close\r\n", body ? "POST" : "GET",
-             path, c->host, c->port);
+    host_of(c, host);
+    buf_addf(&text, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", body ? "POST" : "GET",
+             path, host);
     if (c->api_key)
         buf_addf(&text, "Authorization: Bearer %s\r\n", c->api_key);
     if (body)
@@ -95,36 +166,37 @@ static int send_request(const struct api_client *c, int fd, const char *path, co
         buf_add_str(&text, body);
     int rc = 0;
     for (size_t done = 0; done < text.len && !rc;) {
-        ssize_t n = send(fd, text.data + done, text.len - done, MSG_NOSIGNAL);
+        ssize_t n = conn_write(conn, text.data + done, text.len - done, err);
         if (n > 0)
             done += (size_t)n;
-        else if (n < 0 && errno != EINTR)
-            rc = error_set_errno(err, "cannot send the request");
+        else if (n != ERR_AGAIN)
+            rc = (int)n;
+        else
+            rc = conn_wait(conn, POLLOUT, c->stop, clock_ms() + timeout_ms, err);
     }
     buf_release(&text);
-    return rc;
+    if (rc == ERR_TIMEOUT)
+        return error_set(err, rc, "the request was not taken within %d ms", timeout_ms);
+    return rc ? error_wrap(err, "cannot send the request") : 0;
 }
 
 /* Waits for more bytes: 1, 0 at the end of the connection, or a negative error. */
 static int receive(struct answer *a) {
     char chunk[16384];
-    struct pollfd p = {.fd = a->fd, .events = POLLIN};
-    int ready = 0;
-    /* in short waits: a signal may come just before one */
-    for (int64_t end = clock_ms() + a->timeout_ms; ready <= 0 && clock_ms() < end;) {
+    for (int64_t end = clock_ms() + a->timeout_ms;;) {
         if (a->stop && *a->stop)
             return error_set(a->err, ERR_CLOSED, "stopped");
-        ready = poll(&p, 1, MIN(a->timeout_ms, STOP_LOOK_MS));
-        if (ready < 0 && errno != EINTR)
-            return error_set_errno(a->err, "the connection broke");
+        ssize_t n = conn_read(&a->conn, chunk, sizeof chunk, a->err);
+        if (n > 0)
+            buf_add(&a->in, chunk, (size_t)n);
+        if (n != ERR_AGAIN)
+            return n > 0 ? 1 : (int)n;
+        int rc = conn_wait(&a->conn, POLLIN, a->stop, end, a->err);
+        if (rc == ERR_TIMEOUT)
+            return error_set(a->err, rc, "no answer within %d ms", a->timeout_ms);
+        if (rc)
+            return rc;
     }
-    if (ready <= 0)
-        return error_set(a->err, ERR_TIMEOUT, "no answer within %d ms", a->timeout_ms);
-    ssize_t n = recv(a->fd, chunk, sizeof chunk, 0);
-    if (n < 0)
-        return error_set_errno(a->err, "the connection broke");
-    buf_add(&a->in, chunk, (size_t)n);
-    return n > 0;
 }
 
 static void take_header(struct answer *a, const char *line) {
@@ -230,11 +302,11 @@ int api_stream(const struct api_client *c, const char *path, const char *body,
                bool (*on_event)(void *ctx, struct bytes data), void *ctx, struct buf *out,
                int timeout_ms, struct error *err) {
     struct answer a = {.timeout_ms = timeout_ms, .stop = c->stop, .err = err};
-    int rc = a.fd = connect_to(c, err);
-    if (rc < 0)
+    int rc = conn_open(&a.conn, c, timeout_ms, err);
+    if (rc)
         return rc;
     buf_init(&a.in, 0);
-    rc = send_request(c, a.fd, path, body, err);
+    rc = send_request(c, &a.conn, path, body, timeout_ms, err);
     if (!rc)
         rc = read_head(&a);
     while (!rc && !a.ended) {
@@ -243,7 +315,7 @@ int api_stream(const struct api_client *c, const char *path, const char *body,
             break;
     }
     buf_release(&a.in);
-    close(a.fd);
+    conn_close(&a.conn);
     return rc ? rc : a.status;
 }
 

@@ -1,6 +1,6 @@
 /*
- * api_client.h - speaks to a gateway as any client would: one request a connection, answers whole
- * or as server-sent events.
+ * api_client.h - speaks to a gateway as any client would: one request a connection, with TLS where
+ * the address says https, answers whole or as server-sent events.
  *
  * Blocking, for the commands a person types. The answer's framing is checked as far as reading it
  * needs (Content-Length, chunked, end of connection); lengths are bounded.
@@ -16,12 +16,13 @@
 struct api_client {
     char host[256];
     uint16_t port;
+    bool tls;
     const char *api_key; /* borrowed; NULL: none */
     /* A signal handler sets it to end the answer that is read (ERR_CLOSED); borrowed; NULL: none. */
     const volatile sig_atomic_t *stop;
 };
 
-/* url: "http://HOST[:PORT][/...]"; what follows the port is left out. */
+/* url: "http://HOST[:PORT][/...]" or "https://..."; what follows the port is left out. */
 MUST_CHECK int api_client_init(struct api_client *c, const char *url, const char *api_key,
                                struct error *err);
 

@@ -264,6 +264,18 @@ def tells_commands_to_use_https(s):
         assert done.returncode == 1 and "this port speaks TLS: the address begins with https://" in done.stderr, (words, done)
 
 
+def commands_speak_https(s):
+    """With the certificate trusted each command does over TLS what it does without; else it says why not."""
+    url, known = f"https://localhost:{s.port}", dict(os.environ, SSL_CERT_FILE=s.certificate.cert)
+    asks = (["ps", "--server", url], "model loaded"), (["top", "--once", url], f"at {url}"), (["run", "--url", url, "Hello"], ""), \
+        (["bench", "serve", "--url", url, "--num-prompts", "4", "--random-input-len", "50", "--random-output-len", "8"], "Successful requests:                     4")
+    for words, text in asks:
+        done = subprocess.run([binary(), *words], capture_output=True, text=True, timeout=60, env=known)
+        assert done.returncode == 0 and done.stdout and text in done.stdout, (words, done)
+        done = subprocess.run([binary(), *words], capture_output=True, text=True, timeout=30, env={k: v for k, v in known.items() if k != "SSL_CERT_FILE"})
+        assert done.returncode == 1 and "is not believed: self-signed certificate" in done.stderr, (words, done)
+
+
 def test_https():
     with TlsServe() as s:
         answers_over_one_connection(s)
@@ -272,6 +284,7 @@ def test_https():
         refuses_renegotiation(s)
         bears_those_who_do_not_speak_tls(s)
         tells_commands_to_use_https(s)
+        commands_speak_https(s)
         note = python_client_speaks_https(s)
         takes_a_new_certificate(s)
         reads_no_files_elsewhere(s)

@@ -1,2 +1,3 @@
 list(APPEND SEE proto gateway scheduler worker)
 list(APPEND SEE model kernels formats text)
+list(APPEND SEE http)

@@ -191,19 +191,23 @@ TEST(api_client_takes_addresses_apart) {
     static const struct {
         const char *url, *host;
         int port;
-    } GOOD[] = {{"http://localhost", "localhost", 80},
-                {"http://a.b:8000/v1/", "a.b", 8000},
-                {"http://[::1]:9/x", "::1", 9},
-                {"http://h/x:5", "h", 80}};
-    static const char *const BAD[] = {"https://x",  "x",          "http://",
-                                      "http://:80", "http://x:0", "http://x:70000",
-                                      "http://x:",  "http://[",   "http://[]"};
+        bool tls;
+    } GOOD[] = {{"http://localhost", "localhost", 80, false},
+                {"http://a.b:8000/v1/", "a.b", 8000, false},
+                {"http://[::1]:9/x", "::1", 9, false},
+                {"http://h/x:5", "h", 80, false},
+                {"https://x", "x", 443, true},
+                {"https://[::1]:8443/v1", "::1", 8443, true}};
+    static const char *const BAD[] = {"ftp://x",     "x",          "http://",    "https://",
+                                      "https://:80", "http://:80", "http://x:0", "http://x:70000",
+                                      "http://x:",   "http://[",   "http://[]"};
     struct api_client c;
     struct error err;
     for (size_t i = 0; i < ARRAY_LEN(GOOD); i++) {
         EXPECT_EQ(api_client_init(&c, GOOD[i].url, "", &err), 0);
         EXPECT_STR(c.host, GOOD[i].host);
         EXPECT_EQ(c.port, GOOD[i].port);
+        EXPECT_EQ(c.tls, GOOD[i].tls);
         EXPECT(!c.api_key);
     }
     for (size_t i = 0; i < ARRAY_LEN(BAD); i++)
