@@ -6,6 +6,7 @@
 #include "gateway/gateway_metrics.h"
 #include "gateway/responses.h"
 #include "gateway/sglang.h"
+#include "gateway/tgi.h"
 #include "gateway/whole_body.h"
 
 #include <math.h>
@@ -15,6 +16,7 @@ void answer_release(struct answer *a) {
     buf_release(&a->verbose);
     responses_state_free(&a->responses);
     sglang_state_free(&a->sglang);
+    tgi_state_free(&a->tgi);
     event_ids_release(&a->ids);
     buf_release(&a->embed.texts);
     vec_release(&a->embed.text_ends);
@@ -40,6 +42,10 @@ const struct answer_form *answer_form_of(enum genreq_dialect dialect) {
         [GENREQ_CLASSIFY] = &answer_classify,
         [GENREQ_COHERE_EMBED] = &answer_cohere_embed,
         [GENREQ_GENERATE] = &answer_sglang,
+        [GENREQ_TGI] = &answer_tgi,
+        [GENREQ_TGI_STREAM] = &answer_tgi,
+        [GENREQ_TGI_ROOT] = &answer_tgi,
+        [GENREQ_TOKENS] = &answer_tokens,
     };
     CHECK((size_t)dialect < ARRAY_LEN(FORMS));
     return FORMS[dialect];
@@ -210,7 +216,10 @@ static void note_prompt_token(const struct answer *a, struct choice *c,
             response_logprobs_entry(GENREQ_GENERATE, &names, &shown, 0, &c->prompt_logprobs);
         return;
     }
-    response_prompt_logprobs_entry(c->detok.tokenizer, &shown, &c->prompt_logprobs);
+    if (genreq_is_tgi(a->writer.dialect))
+        response_prefill_entry(c->detok.tokenizer, &shown, &c->prompt_logprobs);
+    else
+        response_prompt_logprobs_entry(c->detok.tokenizer, &shown, &c->prompt_logprobs);
 }
 
 /* An event with the text in scratch->piece and what was collected. */
@@ -340,12 +349,12 @@ void answer_end(struct answer *a) {
     gateway_metrics_answer(200);
 }
 
-void answer_fail(struct answer *a, const struct api_error *err) {
+void answer_fail(struct answer *a, enum genreq_dialect dialect, const struct api_error *err) {
     struct buf *out = &a->scratch->out;
     if (!answer_is_heard(a))
         return;
     if (!a->begun && !a->background) {
-        error_respond(leave(a), err);
+        error_respond_in(leave(a), dialect, err);
         return;
     }
     buf_reset(out);

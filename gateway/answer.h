@@ -63,6 +63,8 @@ extern const struct answer_form answer_openai; /* answer_openai.c: chats and com
 extern const struct answer_form answer_ollama; /* ollama_answer.c */
 extern const struct answer_form answer_llama;  /* llama_answer.c */
 extern const struct answer_form answer_sglang; /* sglang_answer.c */
+extern const struct answer_form answer_tgi;    /* tgi_answer.c */
+extern const struct answer_form answer_tokens; /* tokens_answer.c */
 /* embed_answer.c: never a stream */
 extern const struct answer_form answer_embeddings, answer_llama_embedding, answer_ollama_embed,
     answer_pooling, answer_cohere_embed;
@@ -79,6 +81,7 @@ struct answer_times {
 
 struct responses_state;
 struct sglang_state;
+struct tgi_state;
 
 /* How vectors are shown (embed.h). */
 struct embed_form {
@@ -118,6 +121,7 @@ struct answer {
     uint32_t block_count;    /* begun so far */
     struct responses_state *responses; /* owned, of that dialect; NULL: another */
     struct sglang_state *sglang;       /* owned, of that dialect; NULL: another */
+    struct tgi_state *tgi;             /* owned, of that dialect; NULL: another */
     bool background;                   /* its client was answered; see responses.h */
     bool begun;                        /* the response's head is out */
     bool is_short;                     /* memory was out for part of it: it has to fail */
@@ -187,6 +191,6 @@ uint64_t answer_choice_bytes(const struct choice *c);
 /* The last events of a stream; it must have begun. */
 void answer_end(struct answer *a);
 /* The status if nothing was sent yet, else an event of the stream. */
-void answer_fail(struct answer *a, const struct api_error *err);
+void answer_fail(struct answer *a, enum genreq_dialect dialect, const struct api_error *err);
 
 #endif

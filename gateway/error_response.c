@@ -59,6 +59,20 @@ void llama_error_write(const struct api_error *err, struct buf *out) {
     buf_addf(out, "\",\"type\":\"%s\"}}", err->type);
 }
 
+/* TGI's: its clients tell by error_type what they raise. */
+void tgi_error_write(const struct api_error *err, struct buf *out) {
+    const char *type = err->status == 429 || err->status == 503 ? "overloaded"
+                       : err->status < 500                      ? "validation"
+                                                                : "generation";
+    buf_add_str(out, "{\"error\":\"");
+    buf_add_json(out, bytes_str(err->text));
+    buf_addf(out, "\",\"error_type\":\"%s\"}", type);
+}
+
+static bool is_tgi_path(struct bytes path) {
+    return bytes_equal(path, bytes_str("/")) || bytes_equal(path, bytes_str("/generate_stream"));
+}
+
 static bool is_cohere_path(struct bytes path) {
     return bytes_equal(path, bytes_str("/v2/embed")) || bytes_equal(path, bytes_str("/v2/rerank"));
 }
@@ -75,11 +89,14 @@ enum error_shape error_shape_of(struct bytes path) {
            : begins_with(path, "/api/") ? ERROR_SHAPE_OLLAMA
            : is_llama_path(path)        ? ERROR_SHAPE_LLAMA
            : is_cohere_path(path)       ? ERROR_SHAPE_COHERE
+           : is_tgi_path(path)          ? ERROR_SHAPE_TGI
                                         : ERROR_SHAPE_OPENAI;
 }
 
-void error_body(struct http_request *req, const struct api_error *err, struct buf *out) {
-    switch (error_shape_of(req->path)) {
+static void write_shape(struct http_request *req, enum error_shape shape,
+                        const struct api_error *err, struct buf *out) {
+    switch (shape) {
+    case ERROR_SHAPE_TGI: tgi_error_write(err, out); return;
     case ERROR_SHAPE_ANTHROPIC: anthropic_error_write(err, http_request_id(req), out); return;
     case ERROR_SHAPE_OLLAMA: write_ollama(err, out); return;
     case ERROR_SHAPE_COHERE: write_cohere(err, out); return;
@@ -88,21 +105,37 @@ void error_body(struct http_request *req, const struct api_error *err, struct bu
     }
 }
 
-void error_respond(struct http_request *req, const struct api_error *err) {
+void error_body(struct http_request *req, const struct api_error *err, struct buf *out) {
+    write_shape(req, error_shape_of(req->path), err, out);
+}
+
+static void respond(struct http_request *req, enum error_shape shape, const struct api_error *err) {
     struct buf body;
     char seconds[16];
     struct http_field fields[2];
     size_t count = 0;
-    CHECK(err->status >= 400);
+    int status = err->status;
+    CHECK(status >= 400);
+    if (shape == ERROR_SHAPE_TGI && status == 400)
+        status = 422; /* TGI's word for it */
     buf_init(&body, 0);
-    error_body(req, err, &body);
+    write_shape(req, shape, err, &body);
     buf_add_byte(&body, '\n');
     snprintf(seconds, sizeof seconds, "%u", (err->retry_after_ms + 999) / 1000);
     if (err->retry_after_ms)
         fields[count++] = (struct http_field){"Retry-After", seconds};
-    if (err->status == 401)
+    if (status == 401)
         fields[count++] = (struct http_field){"WWW-Authenticate", "Bearer"};
-    http_respond(req, err->status, "application/json", fields, count, buf_bytes(&body));
-    gateway_metrics_answer(err->status);
+    http_respond(req, status, "application/json", fields, count, buf_bytes(&body));
+    gateway_metrics_answer(status);
     buf_release(&body);
+}
+
+void error_respond(struct http_request *req, const struct api_error *err) {
+    respond(req, error_shape_of(req->path), err);
+}
+
+void error_respond_in(struct http_request *req, enum genreq_dialect dialect,
+                      const struct api_error *err) {
+    respond(req, genreq_is_tgi(dialect) ? ERROR_SHAPE_TGI : error_shape_of(req->path), err);
 }

@@ -6,7 +6,7 @@
 #ifndef GATEWAY_ERROR_RESPONSE_H
 #define GATEWAY_ERROR_RESPONSE_H
 
-#include "gateway/api_error.h"
+#include "gateway/genreq.h"
 #include "http/http_server.h"
 
 /* How dialects write an error. */
@@ -16,6 +16,7 @@ enum error_shape {
     ERROR_SHAPE_OLLAMA,
     ERROR_SHAPE_LLAMA,
     ERROR_SHAPE_COHERE,
+    ERROR_SHAPE_TGI,
     ERROR_SHAPE_COUNT
 };
 /* The shape of the dialect that a path is of. */
@@ -27,8 +28,13 @@ void error_body(struct http_request *req, const struct api_error *err, struct bu
 void anthropic_error_write(const struct api_error *err, const char *request_id, struct buf *out);
 /* Appends err in llama.cpp's shape. */
 void llama_error_write(const struct api_error *err, struct buf *out);
+/* Appends err in TGI's shape: {"error":..,"error_type":..}. */
+void tgi_error_write(const struct api_error *err, struct buf *out);
 /* Responds with err's status, the error object and the headers that belong to it (Retry-After,
  * WWW-Authenticate), and counts the response. Ends the request: req must not be used afterwards. */
 void error_respond(struct http_request *req, const struct api_error *err);
+/* The same for a generation: TGI's requests come to a path that is of another dialect too. */
+void error_respond_in(struct http_request *req, enum genreq_dialect dialect,
+                      const struct api_error *err);
 
 #endif

@@ -217,7 +217,7 @@ extern const struct field_table field_template;
 /* The fields of each dialect's requests (in its own file), and of the text calls. */
 extern const struct field_set fields_chat, fields_completions, fields_messages, fields_responses,
     fields_ollama_chat, fields_ollama_generate, fields_completion, fields_infill, fields_generate,
-    fields_text_calls;
+    fields_tgi, fields_tokens, fields_text_calls;
 
 /* The dialects' own parts: their tables, then what spans fields. Each returns 0, or -1 with *err
  * filled. */
@@ -230,6 +230,12 @@ MUST_CHECK int llama_completion_parse(struct genreq *g, struct bytes body, struc
 MUST_CHECK int llama_infill_parse(struct genreq *g, struct bytes body, struct api_error *err);
 /* SGLang's own: what goes on from texts. */
 MUST_CHECK int sglang_generate_parse(struct genreq *g, struct bytes body, struct api_error *err);
+/* TGI's, at its three paths: what goes on from a text. */
+MUST_CHECK int tgi_parse(struct genreq *g, struct bytes body, struct api_error *err);
+/* Whether a body that is valid JSON is TGI's, not SGLang's: both are sent to /generate. */
+bool tgi_is_body(struct bytes body);
+/* vLLM's: what goes on from token ids, as token ids. */
+MUST_CHECK int tokens_parse(struct genreq *g, struct bytes body, struct api_error *err);
 /* Ollama's chats. */
 MUST_CHECK int ollama_chat_parse(struct genreq *g, struct bytes body, struct api_error *err);
 /* Ollama's prompts: one user message, or with `raw` the text itself. */

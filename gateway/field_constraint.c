@@ -87,6 +87,17 @@ static int read_named_schema(struct field_reader *r, enum json_event first) {
     return field_of_span(r, schema, r->name, read_schema);
 }
 
+/* TGI's value of a json_schema: {"name": ..., "schema": SCHEMA}; or the schema itself. */
+static int read_value_schema(struct field_reader *r, enum json_event first) {
+    struct bytes schema = {0}, whole;
+    const struct json_wanted members[] = {{"schema", &schema}};
+    if (first != JSON_OBJECT_BEGIN)
+        return read_schema(r, first);
+    if (field_members(r, first, members, 1, &whole))
+        return -1;
+    return field_of_span(r, schema.len ? schema : whole, r->name, read_schema);
+}
+
 static int lacks_member(struct field_reader *r, const char *member) {
     return api_error_set(r->err, API_BAD_REQUEST, r->name, "'%s' needs a '%s'", r->name, member);
 }
@@ -106,8 +117,8 @@ int field_response_format(struct field_reader *r, enum json_event first) {
         return field_of_span(r, named, r->name, read_named_schema);
     bool any_object = raw_is_text(type, "json_object") || raw_is_text(type, "json");
     if (raw_is_text(type, "json_schema") || any_object)
-        return schema.len || value.len
-                   ? field_of_span(r, schema.len ? schema : value, r->name, read_schema)
+        return schema.len   ? field_of_span(r, schema, r->name, read_schema)
+               : value.len  ? field_of_span(r, value, r->name, read_value_schema)
                : any_object ? set(r, CONSTRAINT_SCHEMA, bytes_str(ANY_OBJECT))
                             : lacks_member(r, "json_schema");
     if (raw_is_text(type, "regex"))

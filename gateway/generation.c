@@ -95,6 +95,10 @@ static void write_line(struct generation *gen, const char *finish, int status) {
         [GENREQ_CLASSIFY] = "/classify",
         [GENREQ_COHERE_EMBED] = "/v2/embed",
         [GENREQ_GENERATE] = "/generate",
+        [GENREQ_TGI] = "/generate",
+        [GENREQ_TGI_STREAM] = "/generate_stream",
+        [GENREQ_TGI_ROOT] = "/",
+        [GENREQ_TOKENS] = "/inference/v1/generate",
     };
     const struct usage usage = answer_usage(&gen->answer);
     const struct served_model *model = gen->terms.model;
@@ -161,7 +165,7 @@ void generation_fail(struct generation *gen, const struct api_error *err) {
         metric_add_label(&gen->metrics[MODEL_METRIC_SUCCESS],
                          status == 504 ? MODEL_FINISH_ABORT : MODEL_FINISH_ERROR,
                          gen->open_choices);
-    answer_fail(&gen->answer, err);
+    answer_fail(&gen->answer, gen->request.dialect, err);
     generation_end(gen, status == 504 ? "deadline" : "error", status);
     if (probe.done)
         probe.done(probe.ctx, false);
@@ -225,7 +229,7 @@ int generation_open(struct event_thread *thread, struct http_request *req, struc
                     bool unread, struct u128 tenant, const struct bytes *stream,
                     struct api_error *err) {
     CHECK(!thread->opened);
-    metric_add_label(METRIC(REQUESTS), (int)g->dialect, 1);
+    metric_add_label(METRIC(REQUESTS), genreq_is_tgi(g->dialect) ? GENREQ_TGI : (int)g->dialect, 1);
     struct u128 holder = open_holder(tenant, req->address);
     if (take_place(thread->gw, holder, err)) {
         genreq_release(g);

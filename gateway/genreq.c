@@ -9,8 +9,8 @@
 enum { ARENA_BYTES_MAX = 256 << 20 }; /* the body's own bound is far below; escapes only shrink */
 
 void genreq_init(struct genreq *g, enum genreq_dialect dialect) {
-    bool continues =
-        dialect == GENREQ_COMPLETIONS || dialect == GENREQ_COMPLETION || dialect == GENREQ_GENERATE;
+    bool continues = dialect == GENREQ_COMPLETIONS || dialect == GENREQ_COMPLETION ||
+                     dialect == GENREQ_GENERATE || genreq_is_tgi(dialect);
     *g = (struct genreq){.dialect = dialect,
                          .temperature = 1,
                          .top_p = 1,
@@ -66,6 +66,10 @@ static int (*const parsers[GENREQ_DIALECT_COUNT])(struct genreq *g, struct bytes
     [GENREQ_RERANK] = rerank_parse,
     [GENREQ_SCORE] = score_parse,
     [GENREQ_GENERATE] = sglang_generate_parse,
+    [GENREQ_TGI] = tgi_parse,
+    [GENREQ_TGI_STREAM] = tgi_parse,
+    [GENREQ_TGI_ROOT] = tgi_parse,
+    [GENREQ_TOKENS] = tokens_parse,
     [GENREQ_POOLING] = pooling_parse,
     [GENREQ_CLASSIFY] = classify_parse,
     [GENREQ_COHERE_EMBED] = cohere_embed_parse,
@@ -81,6 +85,11 @@ int genreq_parse(struct genreq *g, enum genreq_dialect dialect, struct bytes bod
                              "the request has no body; it must be a JSON object");
     if (json_scan(body, GENREQ_DEPTH_MAX, &scan))
         return api_error_set(err, API_BAD_REQUEST, NULL, "malformed JSON: %s", scan.text);
+    if (dialect == GENREQ_GENERATE && tgi_is_body(body)) {
+        dialect = GENREQ_TGI;
+        genreq_release(g);
+        genreq_init(g, dialect);
+    }
     int rc = parsers[dialect](g, body, err);
     if (rc == 0)
         rc = check_stream_options(g, err);

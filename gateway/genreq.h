@@ -62,6 +62,11 @@ enum genreq_dialect {
     GENREQ_CLASSIFY = 15,     /* vLLM's */
     GENREQ_COHERE_EMBED = 16, /* Cohere's */
     GENREQ_GENERATE = 17,     /* SGLang's */
+    GENREQ_TOKENS = 18,       /* vLLM's, from token ids to token ids */
+    /* TGI's: /generate with `inputs`, /generate_stream, and / */
+    GENREQ_TGI = 19,
+    GENREQ_TGI_STREAM = 20,
+    GENREQ_TGI_ROOT = 21,
     GENREQ_DIALECT_COUNT
 };
 
@@ -148,6 +153,12 @@ struct genreq_infill {
     uint32_t file_count;
 };
 
+/* Of TGI's requests alone. */
+struct genreq_tgi {
+    bool details;   /* the answer tells of its tokens */
+    bool full_text; /* its text begins with the prompt */
+};
+
 /* Whether the template is told to let the model think; in the order of Anthropic's words for it. */
 enum genreq_thinking { THINKING_AS_TEMPLATE, THINKING_ON, THINKING_OFF };
 
@@ -217,7 +228,7 @@ struct genreq {
     /* answer */
     bool stream, include_usage, continuous_usage, return_token_ids;
     bool tokens_as_ids; /* log-probabilities call tokens token_id:ID; SGLang's: by no text */
-    bool answers_list;  /* SGLang's: one object for each choice, in a list */
+    bool answers_list;  /* SGLang's: one object for each choice, in a list; TGI's: so at / */
     bool timings;       /* llama.cpp's, of OpenAI's dialects */
     bool verbose;       /* these tell how they were sampled, as llama.cpp's own calls do */
     bool echo; /* of a completion: the prompt comes first, with the log-probabilities asked for */
@@ -232,6 +243,7 @@ struct genreq {
     struct genreq_constraint constraint;
     struct genreq_kept kept;
     struct genreq_embed embed;
+    struct genreq_tgi tgi;
     struct genreq_infill infill; /* of that dialect; its prompt begins what is filled in */
 
     struct arena arena; /* owned */
@@ -244,6 +256,9 @@ static inline bool genreq_is_chat(const struct genreq *g) {
 /* Whether it asks for vectors, not for text. */
 static inline bool genreq_embeds(const struct genreq *g) {
     return g->dialect >= GENREQ_EMBEDDINGS && g->dialect <= GENREQ_COHERE_EMBED;
+}
+static inline bool genreq_is_tgi(enum genreq_dialect dialect) {
+    return dialect >= GENREQ_TGI && dialect <= GENREQ_TGI_ROOT;
 }
 /* An empty request with the API's defaults. */
 void genreq_init(struct genreq *g, enum genreq_dialect dialect);

@@ -22,11 +22,14 @@ static const char *const ERROR_SCHEMAS[ERROR_SHAPE_COUNT] = {
         "\"type\":\"integer\"},\"message\":{\"type\":\"string\"},\"type\":{\"type\":\"string\"}}}}}",
     [ERROR_SHAPE_COHERE] = "{\"type\":\"object\",\"required\":[\"message\"],\"properties\":{"
                            "\"message\":{\"type\":\"string\"}}}",
+    [ERROR_SHAPE_TGI] = "{\"type\":\"object\",\"required\":[\"error\",\"error_type\"],"
+                        "\"properties\":{\"error\":{\"type\":\"string\"},"
+                        "\"error_type\":{\"type\":\"string\"}}}",
 };
 static const char *const ERROR_NAMES[ERROR_SHAPE_COUNT] = {
     [ERROR_SHAPE_OPENAI] = "Error",       [ERROR_SHAPE_ANTHROPIC] = "AnthropicError",
     [ERROR_SHAPE_OLLAMA] = "OllamaError", [ERROR_SHAPE_LLAMA] = "LlamaError",
-    [ERROR_SHAPE_COHERE] = "CohereError",
+    [ERROR_SHAPE_COHERE] = "CohereError", [ERROR_SHAPE_TGI] = "TgiError",
 };
 
 /* ---- fields ---- */

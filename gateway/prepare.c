@@ -539,6 +539,7 @@ static int fill_stop_tokens(const struct genreq *g, const struct served_model *m
 static int check_echo(const struct genreq *g, const struct prepared *p, struct api_error *err) {
     const char *field = g->echo                         ? "echo"
                         : g->dialect == GENREQ_GENERATE ? "logprob_start_len"
+                        : genreq_is_tgi(g->dialect)     ? "decoder_input_details"
                                                         : "prompt_logprobs";
     const struct {
         bool given;

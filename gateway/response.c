@@ -42,6 +42,10 @@ static const struct shape shapes[GENREQ_DIALECT_COUNT] = {
     [GENREQ_CLASSIFY] = {.id_prefix = "classify-"},
     [GENREQ_COHERE_EMBED] = {.id_prefix = "embd-"},
     [GENREQ_GENERATE] = {.id_prefix = "gen-"},
+    [GENREQ_TGI] = {.id_prefix = "gen-"},
+    [GENREQ_TGI_STREAM] = {.id_prefix = "gen-"},
+    [GENREQ_TGI_ROOT] = {.id_prefix = "gen-"},
+    [GENREQ_TOKENS] = {.id_prefix = "generate-tokens-"},
 };
 
 #define ADD(out, literal) buf_add((out), (literal), sizeof(literal) - 1)
@@ -78,7 +82,7 @@ void response_release(struct response_writer *r) {
     buf_release(&r->head);
 }
 
-static void add_usage(const struct usage *u, struct buf *out) {
+void response_usage(const struct usage *u, struct buf *out) {
     ADD(out, "\"usage\":{\"prompt_tokens\":");
     buf_add_u64(out, u->prompt_tokens);
     ADD(out, ",\"completion_tokens\":");
@@ -114,7 +118,7 @@ static void chunk_close(const struct response_writer *r, const struct usage *usa
                         struct buf *out) {
     if (r->continuous_usage && usage) {
         ADD(out, ",");
-        add_usage(usage, out);
+        response_usage(usage, out);
     } else if (r->include_usage) {
         ADD(out, ",\"usage\":null");
     }
@@ -206,7 +210,7 @@ void response_chunk_usage(const struct response_writer *r, const struct usage *u
     add_fingerprint(r, out);
     if (usage) {
         ADD(out, ",");
-        add_usage(usage, out);
+        response_usage(usage, out);
     }
     ADD(out, "}\n\n");
 }
@@ -278,6 +282,6 @@ void response_full_end(const struct response_writer *r, const struct usage *usag
     ADD(out, "]");
     add_fingerprint(r, out);
     ADD(out, ",");
-    add_usage(usage, out);
+    response_usage(usage, out);
     ADD(out, "}");
 }

@@ -58,6 +58,9 @@ void response_init(struct response_writer *r, enum genreq_dialect dialect, bool 
 void response_tell_tier(struct response_writer *r);
 void response_release(struct response_writer *r);
 
+/* Appends "usage":{...}. */
+void response_usage(const struct usage *u, struct buf *out);
+
 /* ---- a stream ---- */
 
 /* What comes before any text of a choice (a chat's role). */
@@ -108,6 +111,10 @@ void response_logprobs_entry(enum genreq_dialect dialect, const struct token_nam
 /* Appends the entry of one token of a prompt, as vLLM's prompt_logprobs has it. */
 void response_prompt_logprobs_entry(const struct tokenizer *t, const struct token_logprobs *lp,
                                     struct buf *out);
+/* Appends the entry of one token of a prompt, as TGI's prefill has it, behind a comma if it is not
+ * the first. */
+void response_prefill_entry(const struct tokenizer *t, const struct token_logprobs *lp,
+                            struct buf *out);
 /* Makes the value of "logprobs" (of SGLang's: the tokens' triples, a newline, lists of those of the
  * alternatives) from entries that response_logprobs_entry wrote one after another
  * (each ended by a newline). */

@@ -216,6 +216,40 @@ static void add_sglang_entry(const struct token_names *t, const struct token_log
     buf_add_str(out, "]\n");
 }
 
+/* TGI's: an object whose last member is its text. */
+static void add_tgi_token(const struct tokenizer *t, uint32_t id, float value, struct buf *out) {
+    buf_addf(out, "{\"id\":%u,\"logprob\":", id);
+    add_number(value, out);
+    buf_addf(out, ",\"special\":%s,\"text\":", tokenizer_is_special(t, id) ? "true" : "false");
+    add_token(t, id, out);
+    buf_add_byte(out, '}');
+}
+
+static void add_tgi_entry(const struct tokenizer *t, const struct token_logprobs *lp,
+                          struct buf *out) {
+    add_tgi_token(t, lp->ids[0], lp->values[0], out);
+    buf_add_byte(out, SEPARATOR);
+    buf_add_byte(out, '[');
+    for (uint32_t i = 1; i < lp->count; i++) {
+        if (i > 1)
+            buf_add_byte(out, ',');
+        add_tgi_token(t, lp->ids[i], lp->values[i], out);
+    }
+    buf_add_str(out, "]\n");
+}
+
+void response_prefill_entry(const struct tokenizer *t, const struct token_logprobs *lp,
+                            struct buf *out) {
+    buf_addf(out, "%s{\"id\":%u,\"text\":", out->len ? "," : "", lp->ids[0]);
+    add_token(t, lp->ids[0], out);
+    buf_add_str(out, ",\"logprob\":");
+    if (isnan(lp->values[0])) /* the first */
+        buf_add_str(out, "null");
+    else
+        add_number(lp->values[0], out);
+    buf_add_byte(out, '}');
+}
+
 void response_logprobs_entry(enum genreq_dialect dialect, const struct token_names *t,
                              const struct token_logprobs *lp, uint32_t text_offset,
                              struct buf *out) {
@@ -223,6 +257,8 @@ void response_logprobs_entry(enum genreq_dialect dialect, const struct token_nam
         add_completions_entry(t, lp, text_offset, out);
     else if (dialect == GENREQ_GENERATE)
         add_sglang_entry(t, lp, out);
+    else if (genreq_is_tgi(dialect))
+        add_tgi_entry(t->tokenizer, lp, out);
     else
         add_chat_entry(t, lp, dialect == GENREQ_COMPLETION || dialect == GENREQ_INFILL, out);
 }
@@ -243,13 +279,13 @@ static void add_column(struct bytes entries, int column, struct buf *out) {
 }
 
 void response_logprobs_value(enum genreq_dialect dialect, struct bytes entries, struct buf *out) {
-    if (dialect == GENREQ_CHAT) {
+    if (dialect == GENREQ_CHAT || dialect == GENREQ_TOKENS) {
         buf_add_str(out, "{\"content\":[");
         add_column(entries, 0, out);
         buf_add_str(out, "],\"refusal\":null}");
         return;
     }
-    if (dialect == GENREQ_GENERATE) {
+    if (dialect == GENREQ_GENERATE || genreq_is_tgi(dialect)) {
         add_column(entries, 0, out);
         buf_add_byte(out, '\n');
         add_column(entries, 1, out);

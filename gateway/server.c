@@ -65,10 +65,15 @@ static int open_request(const struct call *c, struct genreq *g, bool unread,
 static int on_generate(const struct call *c, struct api_error *err) {
     struct genreq g;
     bool unread;
-    if (read_request(c, &g, &unread, err) == 0)
-        return open_request(c, &g, unread, err);
-    genreq_release(&g);
-    return -1;
+    int rc = read_request(c, &g, &unread, err);
+    enum genreq_dialect dialect = g.dialect; /* as the body says */
+    if (rc == 0)
+        rc = open_request(c, &g, unread, err);
+    else
+        genreq_release(&g);
+    if (rc)
+        error_respond_in(c->req, dialect, err);
+    return 0;
 }
 
 static int on_stream(const struct call *c, struct api_error *err) {
@@ -305,6 +310,17 @@ static int on_slot_action(const struct call *c, struct api_error *err) {
     return -1;
 }
 
+/* SGLang's: what is computed goes when its room is needed, and no client may take another's. */
+static int on_flush_cache(const struct call *c, struct api_error *err) {
+    (void)c;
+    api_error_set(err, API_UNSUPPORTED, NULL,
+                  "this server drops computed prefixes by itself, when their room is needed; send "
+                  "another 'cache_salt' for requests that shall not find those of before");
+    err->status = 501;
+    err->type = "not_supported_error";
+    return -1;
+}
+
 /* llama.cpp's: there are none. */
 static int on_adapters(const struct call *c, struct api_error *err) {
     http_respond(c->req, 200, JSON_TYPE, NULL, 0, bytes_str("[]"));
@@ -500,6 +516,11 @@ static const struct route {
     GENERATE("/completion", on_generate, GENREQ_COMPLETION, &fields_completion),
     GENERATE("/completions", on_generate, GENREQ_COMPLETION, &fields_completion),
     GENERATE("/generate", on_generate, GENREQ_GENERATE, &fields_generate),
+    CALL("/flush_cache", HTTP_GET, false, false, on_flush_cache, NULL),
+    CALL("/flush_cache", HTTP_POST, false, false, on_flush_cache, NULL),
+    GENERATE("/generate_stream", on_generate, GENREQ_TGI_STREAM, &fields_tgi),
+    GENERATE("/", on_generate, GENREQ_TGI_ROOT, &fields_tgi),
+    GENERATE("/inference/v1/generate", on_generate, GENREQ_TOKENS, &fields_tokens),
     GENERATE("/infill", on_generate, GENREQ_INFILL, &fields_infill),
     GENERATE("/v1/embeddings", on_generate, GENREQ_EMBEDDINGS, &fields_embeddings),
     GENERATE("/embedding", on_generate, GENREQ_LLAMA_EMBEDDING, &fields_llama_embedding),

@@ -105,7 +105,7 @@ static const struct field rows[] = {
     NEUTRAL_FIELD("token_ids_logprob", "[]"),
     PASSED_FIELD("log_metrics"),
     PASSED_FIELD("data_parallel_rank"),
-    /* of other dialects, and of TGI's /generate */
+    /* of other dialects. TGI's requests to this path (tgi_fields.c) have them alone */
     REFUSED_FIELD("prompt"),
     REFUSED_FIELD("inputs"),
     REFUSED_FIELD("parameters"),

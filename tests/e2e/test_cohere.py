@@ -1,4 +1,5 @@
-"""Unchanged client of Cohere's API: embeddings and rerank of version 2, and how a refusal reaches it."""
+"""Unchanged clients: of Cohere's API (embeddings and rerank of version 2, and how a refusal reaches it), and of TGI's, huggingface_hub, which
+comes with it."""
 import importlib.metadata
 import json
 
@@ -9,6 +10,11 @@ try:
     import cohere
 except ImportError:
     cohere = None
+try:
+    import huggingface_hub
+    from huggingface_hub.errors import ValidationError
+except ImportError:
+    huggingface_hub = None
 
 
 def test_embed_and_rerank():
@@ -37,3 +43,32 @@ def test_embed_and_rerank():
             else:
                 raise AssertionError("it was taken")
     return f"cohere {importlib.metadata.version('cohere')}"
+
+
+def test_text_generation_of_huggingface_hub():
+    if huggingface_hub is None:
+        raise Skip("huggingface_hub", "the Python package is not here")
+    with Serve() as s:
+        whole = s.post("/generate", {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 12}})[1]["generated_text"]
+        for path in ("", "/generate", "/generate_stream"):
+            client = huggingface_hub.InferenceClient(model=f"http://127.0.0.1:{s.port}{path}", token="none")
+            ask = lambda **fields: client.text_generation("Once upon a time", **{"max_new_tokens": 12, "return_full_text": False} | fields)  # noqa: E731
+            assert "".join(ask(stream=True)) == whole, path
+            events = list(ask(stream=True, details=True, top_n_tokens=2))
+            assert len(events) == 12 and events[-1].details.finish_reason == "length" and events[-1].generated_text == whole, events
+            assert all(e.details is None and len(e.top_tokens) == 2 for e in events[:-1]), events
+            if path == "/generate_stream":
+                continue
+            assert ask() == whole
+            told = ask(details=True, seed=3, temperature=0.7, best_of=2, decoder_input_details=True)
+            assert told.details.seed == 3 and len(told.details.tokens) == told.details.generated_tokens == 12 and told.details.prefill[1].logprob < 0, told
+            assert len(told.details.best_of_sequences) == 1, told
+            try:
+                ask(watermark=True)
+            except ValidationError as error:
+                assert "watermark" in str(error), error
+            else:
+                raise AssertionError("it was taken")
+        full = huggingface_hub.InferenceClient(model=f"http://127.0.0.1:{s.port}", token="none").text_generation("Once upon a time", max_new_tokens=12)
+        assert full == "Once upon a time" + whole, full
+    return f"huggingface_hub {importlib.metadata.version('huggingface_hub')}"

@@ -1,4 +1,4 @@
-"""The requests that the manuals of llama.cpp, vLLM and SGLang type with curl, with their fields and headers: each is answered in its form.
+"""The requests that the manuals of llama.cpp, vLLM, SGLang and TGI type with curl, with their fields and headers: each is answered in its form.
 
 llama-server serves whatever model a request names; here the manuals' names are further names of the model."""
 import json
@@ -53,6 +53,14 @@ EXAMPLES = [
     ("/generate", [JSON], {"text": "A person:", "sampling_params": {"max_new_tokens": 60, "json_schema": json.dumps(ITEM)}}, "text"),
     ("/generate", [JSON], {"input_ids": [5, 6, 7], "return_logprob": True, "top_logprobs_num": 2, "logprob_start_len": -1, "sampling_params": {"max_new_tokens": 2}},
      "meta_info.output_token_logprobs.1.0 meta_info.output_top_logprobs.1.1.1"),
+    # vLLM's token ids
+    ("/inference/v1/generate", [JSON], {"model": "facebook/opt-125m", "token_ids": [5, 6, 7], "sampling_params": {"max_tokens": 3, "logprobs": 1}},
+     "request_id choices.0.token_ids.2 choices.0.logprobs.content.2.top_logprobs.0"),
+    # TGI
+    ("/generate", [JSON], {"inputs": "What is Deep Learning?", "parameters": {"max_new_tokens": 20}}, "generated_text"),
+    ("/", [JSON], {"inputs": "What is Deep Learning?", "parameters": {"max_new_tokens": 4, "details": True, "top_n_tokens": 2}}, "0.generated_text 0.details.tokens.3.logprob 0.details.top_tokens.3.1"),
+    ("/generate", [JSON], {"inputs": "I saw a puppy a cat and a raccoon during my bike ride in the park", "parameters": {"repetition_penalty": 1.3, "grammar": {"type": "json", "value": ITEM}}}, "generated_text"),
+    ("/generate", [JSON], {"inputs": "Say yes.", "parameters": {"max_new_tokens": 8, "details": True, "grammar": {"type": "regex", "value": "(yes|no)"}}}, "details.finish_reason"),
 ]
 
 

@@ -52,6 +52,11 @@ static const struct kind KINDS[] = {
      .rest = "\"}"},
     {.path = "/completion", .body = "{\"prompt\":\"hello\",\"n_predict\":50}"},
     {.path = "/generate", .body = "{\"text\":\"hello\",\"stream\":true}"},
+    {.path = "/generate_stream", .body = "{\"inputs\":\"hello\"}", .raw = true},
+    {.path = "/", .body = "{\"inputs\":\"hello\",\"parameters\":{\"details\":true}}", .raw = true},
+    {.path = "/inference/v1/generate",
+     .body = "{\"token_ids\":[5,6],\"request_id\":\"a\"}",
+     .raw = true},
     {.path = "/tokenize", .body = "{\"content\":\"hello\"}", .raw = true},
 };
 

@@ -59,7 +59,7 @@ TEST(what_generate_cannot_do_is_refused_by_name) {
         {TEXT(",\"lora_path\":\"x\""), "lora_path", "not offered"},
         {TEXT(",\"return_hidden_states\":true"), "return_hidden_states", "not offered"},
         {TEXT(",\"rid\":[\"a\"]"), "rid", "a string"},
-        {"{\"inputs\":\"a\",\"parameters\":{}}", "inputs", "not offered"},
+        {"{\"inputs\":\"a\",\"text\":\"a\"}", "inputs", "not offered"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct genreq g;
