@@ -41,7 +41,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import mutate  # noqa: E402
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-FOLDERS = ("gateway scheduler worker text proto base model formats grammar http cli kernels/cpu kernels/ref").split()
+FOLDERS = ("gateway scheduler worker text proto base model formats grammar http lease cli kernels/cpu kernels/ref").split()
 WORK = f"{ROOT}/build/mutants"
 SLOWEST_S = 60  # of one program whose time is not known yet
 WAITERS = ("test_scheduler_process",)  # half a minute each, in which it waits: never run here
