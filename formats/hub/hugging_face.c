@@ -149,8 +149,8 @@ static int read_commit(struct pull *pull, struct bytes json, struct error *err) 
             continue;
         }
         good = json_read_string(&r, &sha);
-        if (good)
-            snprintf(pull->commit, sizeof pull->commit, "%.*s", (int)MIN(sha.len, 64u), sha.data);
+        if (good && sha.len < sizeof pull->commit) /* a longer one is none, and not its beginning */
+            snprintf(pull->commit, sizeof pull->commit, "%.*s", (int)sha.len, sha.data);
     }
     json_reader_release(&r);
     if (good && hub_is_commit(pull->commit))
