@@ -116,6 +116,10 @@ void choice_release(struct choice *c) {
     *c = (struct choice){0};
 }
 
+bool choice_is_thinking(const struct choice *c) {
+    return c->parser && parser_is_thinking(c->parser);
+}
+
 bool choice_is_short(const struct choice *c) {
     return c->scratch.failed || c->raw.failed || c->reasoning.failed || c->calls.failed ||
            c->text.failed || c->logprobs.failed || c->ids.failed || c->prompt_logprobs.failed;
@@ -173,7 +177,7 @@ static bool push_text(struct choice *c, uint32_t id, bool echoes, struct buf *te
 }
 
 bool choice_push(struct choice *c, uint32_t id, struct buf *out) {
-    bool thinks = c->parser && parser_is_thinking(c->parser);
+    bool thinks = choice_is_thinking(c);
     bool echoes = c->echo_count > 0;
     if (echoes)
         c->echo_count--;

@@ -37,6 +37,10 @@ struct choice {
     uint32_t echo_count;  /* tokens still to come that are the prompt's: text, and no more */
     /* of these, inside of reasoning: not the token that completes its mark */
     uint32_t thought_count;
+    /* where reasoning has a bound: tokens of its end that the model has written since it was
+     * reached, and how often it was ended for the model */
+    uint32_t end_count, cut_count;
+    bool has_line_end; /* told by whoever needs it */
     enum choice_finish finish;
     bool has_stop_token; /* a token ended it: */
     uint32_t stop_token;
@@ -98,6 +102,8 @@ bool choice_push(struct choice *c, uint32_t id, struct buf *out);
 void choice_push_stop(struct choice *c, uint32_t id, struct buf *out);
 /* The choice has ended otherwise: appends the text held back. */
 void choice_end(struct choice *c, enum choice_finish finish, struct buf *out);
+/* What comes next is reasoning, as far as is known. */
+bool choice_is_thinking(const struct choice *c);
 /* Memory was out for part of what it holds. */
 bool choice_is_short(const struct choice *c);
 /* How the choice ended, as clients are told: CHOICE_CALLS for a stop after tool calls. */

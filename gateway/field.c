@@ -202,14 +202,12 @@ static bool compact(struct bytes value, char *out) {
 }
 
 static bool is_neutral(const char *values, enum json_event kind, const char *text) {
-    double number = 0, limit;
+    double number = 0, value;
     bool is_number = kind == JSON_NUMBER && json_number_double(bytes_str(text), &number);
     while (*values) {
         size_t len = strcspn(values, " ");
-        bool up_to = strncmp(values, "<=", 2) == 0;
-        struct bytes item = bytes_of(values + 2 * up_to, len - 2 * up_to);
-        if (is_number && json_number_double(item, &limit) &&
-            (up_to ? number <= limit : number == limit))
+        struct bytes item = bytes_of(values, len);
+        if (is_number && json_number_double(item, &value) && number == value)
             return true;
         if (!is_number && bytes_equal(item, bytes_str(text)))
             return true;
@@ -218,16 +216,14 @@ static bool is_neutral(const char *values, enum json_event kind, const char *tex
     return false;
 }
 
-/* The values of struct field's `neutral` as a sentence has them: "0 or 1", "0 or less". */
+/* The values of struct field's `neutral` as a sentence has them: "0 or 1". */
 static void say_neutral(const char *values, char out[NEUTRAL_SENTENCE_MAX]) {
     int len = 0;
     *out = 0;
     while (*values && len < NEUTRAL_SENTENCE_MAX) {
         int item = (int)strcspn(values, " ");
-        bool up_to = strncmp(values, "<=", 2) == 0;
-        len +=
-            snprintf(out + len, (size_t)(NEUTRAL_SENTENCE_MAX - len), "%s%.*s%s", len ? " or " : "",
-                     item - 2 * up_to, values + 2 * up_to, up_to ? " or less" : "");
+        len += snprintf(out + len, (size_t)(NEUTRAL_SENTENCE_MAX - len), "%s%.*s",
+                        len ? " or " : "", item, values);
         values += item + (values[item] == ' ');
     }
 }

@@ -48,8 +48,8 @@ struct field {
     size_t offset;
     double min, max;
     uint32_t given; /* bit set in genreq.given */
-    /* FIELD_REFUSED: what is taken besides null, JSON values without spaces, with one between; "<=N"
-     * is any number up to N. NULL: false 0 "" [] {} */
+    /* FIELD_REFUSED: what is taken besides null, JSON values without spaces, with one between.
+     * NULL: false 0 "" [] {} */
     const char *neutral;
     /* FIELD_REFUSED: how it is said on this path; NULL: it is not offered */
     const char *instead;

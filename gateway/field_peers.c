@@ -155,7 +155,7 @@ static const struct field rows[] = {
     NEUTRAL_FIELD("detokenize", "true"),
     CUSTOM_FIELD("stop_regex", read_stop_patterns),
     REFUSED_FIELD("no_stop_trim"),
-    NEUTRAL_FIELD("t_max_predict_ms", "<=0"),
+    INT_FIELD("t_max_predict_ms", predict_ms, INT32_MIN, INT32_MAX, 0),
     NEVER_FIELD("prompt_logprobs"),
 
     /* reasoning, style, other sources */

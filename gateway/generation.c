@@ -335,6 +335,10 @@ static int check_resumable(struct generation *gen, struct api_error *err) {
             err, API_UNSUPPORTED, "prompt",
             "a stream of several prompts cannot be resumed: send one, or leave out "
             "X-Conversation-Id");
+    if (g->predict_ms > 0)
+        return api_error_set(err, API_UNSUPPORTED, "t_max_predict_ms",
+                             "a stream that ends by the clock cannot be resumed: leave out "
+                             "'t_max_predict_ms', or X-Conversation-Id");
     if (terms->presentation.len > WIRE_MAX_PRESENTATION)
         return api_error_set(err, API_TOO_LARGE, "tools",
                              "the tools are too large for a stream that can be resumed: make them "
@@ -550,7 +554,8 @@ static int restore(struct generation *gen, const struct taken_up *from, struct e
     copy_prepared(&gen->terms.prepared, s);
     if (restore_parse(&gen->terms.prepared, &from->shown, err))
         return ERR_INVALID;
-    if (prepare_stop_patterns(&gen->request, &gen->terms.prepared, &api))
+    if (prepare_thinking_end(&gen->request, gen->terms.model->text, &gen->terms.prepared, &api) ||
+        prepare_stop_patterns(&gen->request, &gen->terms.prepared, &api))
         return error_set(err, ERR_INVALID, "%s", api.text);
     init_answer(gen, from->shown.created_s);
     if (!gen->answer.form->has_ids || !event_position_fits(from->behind, choice_count))

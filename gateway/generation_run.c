@@ -176,6 +176,53 @@ static bool is_own_stop(const struct submission *sub, const struct choice *c, ui
     return false;
 }
 
+/* Whether the choice has thought all that it may, and the next token does not end that itself. One
+ * that begins to think again and again is left alone in the end. */
+static bool must_stop_thinking(const struct submission *sub, struct choice *c, uint32_t id) {
+    enum { CUTS_MAX = 8 };
+    const struct prepared *p = &sub->terms->prepared;
+    const struct token_vec *end = &p->thinking_end;
+    if (!end->count || c->echo_count || c->cut_count == CUTS_MAX)
+        return false;
+    if (!choice_is_thinking(c) || c->thought_count < p->thinking_budget) {
+        c->end_count = 0;
+        return false;
+    }
+    if (c->end_count < end->count && id == end->items[c->end_count]) {
+        c->end_count++;
+        return false;
+    }
+    c->end_count = c->end_count < end->count ? c->end_count : 0;
+    return c->token_count + (end->count - c->end_count) < sub->max_tokens;
+}
+
+/* Puts the end of the reasoning behind what is there. True: the answer has ended with it. */
+static bool stop_thinking(struct submission *sub, uint32_t choice) {
+    static const float CERTAIN = 0; /* the logarithm of 1: nothing else may come */
+    const struct token_vec *end = &sub->terms->prepared.thinking_end;
+    struct choice *c = &sub->choices[choice];
+    bool ended = false;
+    for (size_t i = c->end_count; i < end->count && !ended; i++) {
+        const uint32_t *id = &end->items[i];
+        delivery_take(&sub->delivery, choice, *id, sub->delivery.choices[choice].sampler_state);
+        ended = answer_feed(&sub->generation->answer, c,
+                            &(struct answer_token){.id = *id, .logprobs = {id, &CERTAIN, 1}});
+    }
+    c->end_count = 0;
+    c->cut_count++;
+    return ended;
+}
+
+/* llama.cpp's bound on time: it ends the answer once a line has ended. */
+static bool is_out_of_time(const struct generation *gen, struct choice *c, uint32_t id) {
+    int64_t most_us = gen->request.predict_ms * 1000;
+    if (most_us <= 0)
+        return false;
+    struct bytes text = tokenizer_token_bytes(c->detok.tokenizer, id);
+    c->has_line_end |= text.len && memchr(text.data, '\n', text.len);
+    return c->has_line_end && gen->thread->now_us - gen->first_us > most_us;
+}
+
 /* Takes the run's tokens from `skip` on. True when the gateway itself ended the choice (a stop
  * string): the scheduler must be told. */
 static bool take_tokens(struct submission *sub, const struct mail *mail,
@@ -193,6 +240,11 @@ static bool take_tokens(struct submission *sub, const struct mail *mail,
             return false;
         }
         begin_echo(sub, a, c);
+        if (must_stop_thinking(sub, c, t.id)) {
+            bool ended = stop_thinking(sub, item->choice);
+            sub->cut = !ended;
+            return ended;
+        }
         const struct answer_token token = {
             .id = t.id,
             .is_stop = (t.is_last && item->finish == WIRE_FINISH_STOP) || is_own_stop(sub, c, t.id),
@@ -204,6 +256,10 @@ static bool take_tokens(struct submission *sub, const struct mail *mail,
         }
         if (answer_feed(a, c, &token))
             return !(t.is_last && item->finish != WIRE_FINISH_NONE);
+        if (is_out_of_time(sub->generation, c, t.id)) {
+            answer_end_choice(a, c, CHOICE_LENGTH);
+            return !(t.is_last && item->finish != WIRE_FINISH_NONE);
+        }
     }
     if (item->finish == WIRE_FINISH_CONSTRAINT)
         sub->generation->stuck = true;
@@ -349,6 +405,9 @@ static void take_run(struct submission *sub, const struct mail *mail, const stru
         outbox_cancel(&thread->outbox, sub->delivery.request, sub->delivery.attempt, item->choice);
     if (sub->choices[item->choice].finish != CHOICE_RUNNING)
         finish_choice(sub, item->choice, !cancel);
+    else if (sub->cut)
+        submission_go_on(sub, gen->paused);
+    sub->cut = false;
     if (a->is_short || thread->scratch.out.failed) {
         fail_for_memory(gen);
         return;

@@ -26,6 +26,7 @@ void genreq_init(struct genreq *g, enum genreq_dialect dialect) {
                          .adaptive_target = -1,
                          .adaptive_decay = 0.9,
                          .choice_count = 1,
+                         .thinking_budget = -1,
                          .prompt_logprobs = -1,
                          .prompt_logprobs_from = -1,
                          .skip_special_tokens = true,

@@ -38,6 +38,7 @@ enum {
     GENREQ_FILES_MAX = 1024, /* of an infill */
     GENREQ_DEPTH_MAX = 64,   /* nesting of the body */
     GENREQ_BREAKERS_MAX = 64,
+    GENREQ_RESPONSE_FIELDS_MAX = 64,
     GENREQ_BREAKER_BYTES_MAX = 40, /* of one text that ends a repetition */
 };
 
@@ -218,6 +219,8 @@ struct genreq {
     int64_t choice_count; /* n: choices of each prompt */
     int64_t best_of; /* so many are made, of which the best are shown; 0: as many as are shown */
     int64_t priority;
+    /* llama.cpp's: from its first token on, a line may still be ended; 0 or less: any time */
+    int64_t predict_ms;
     double timeout_s; /* its client waits so long from its arrival on; 0: as the server says */
     struct genreq_truncate truncate;
     struct bytes request_id; /* what the client calls it, where no header does; empty: nothing */
@@ -230,14 +233,20 @@ struct genreq {
     bool tokens_as_ids; /* log-probabilities call tokens token_id:ID; SGLang's: by no text */
     bool answers_list;  /* SGLang's: one object for each choice, in a list; TGI's: so at / */
     bool timings;       /* llama.cpp's, of OpenAI's dialects */
-    bool verbose;       /* these tell how they were sampled, as llama.cpp's own calls do */
+    /* llama.cpp's: of its own answers these members alone, NAME or NAME/NAME/...; none given: all */
+    const struct bytes *response_fields;
+    uint32_t response_field_count;
+    bool verbose; /* these tell how they were sampled, as llama.cpp's own calls do */
     bool echo; /* of a completion: the prompt comes first, with the log-probabilities asked for */
     bool include_reasoning;        /* show what was thought */
     bool separate_reasoning;       /* tell it from content */
     enum genreq_thinking thinking; /* beside template_kwargs, until field_apply_thinking */
     const char *thinking_field;    /* what said so; borrowed */
-    bool must_think;               /* refused where the model's reasoning cannot be told */
-    bool parallel_tool_calls;      /* false: the first call alone */
+    int64_t thinking_budget;       /* tokens that it may think; -1: any number */
+    /* what said so; borrowed, NULL: nothing did */
+    const char *thinking_budget_field;
+    bool must_think;          /* refused where the model's reasoning cannot be told */
+    bool parallel_tool_calls; /* false: the first call alone */
     bool tool_choice_none, tool_choice_required;
     struct bytes tool_choice_name; /* the function that must be called; empty: none */
     struct genreq_constraint constraint;

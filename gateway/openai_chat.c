@@ -96,17 +96,27 @@ static int read_exclude(struct field_reader *r, enum json_event first) {
     return 0;
 }
 
-/* {"effort": ..., "enabled": ..., "exclude": ...}, as OpenRouter and SGLang have it. */
+/* vLLM's, llama.cpp's and OpenRouter's: so many tokens may be thought; -1: any number. */
+static int read_thinking_budget(struct field_reader *r, enum json_event first) {
+    int64_t asked;
+    if (field_int(r, first, -1, WIRE_MAX_TOKENS, &asked))
+        return -1;
+    if (r->g->thinking_budget_field && r->g->thinking_budget != asked)
+        return field_disagrees(r);
+    r->g->thinking_budget = asked;
+    r->g->thinking_budget_field = r->name;
+    return 0;
+}
+
+/* {"effort": ..., "enabled": ..., "exclude": ..., "max_tokens": ...}, as OpenRouter and SGLang have it. */
 static int read_reasoning(struct field_reader *r, enum json_event first) {
     struct bytes effort = {0}, enabled = {0}, exclude = {0}, bound = {0};
     const struct json_wanted members[] = {
         {"effort", &effort}, {"enabled", &enabled}, {"exclude", &exclude}, {"max_tokens", &bound}};
     if (field_members(r, first, members, ARRAY_LEN(members), NULL))
         return -1;
-    if (bound.len)
-        return api_error_set(r->err, API_UNSUPPORTED, r->name,
-                             "'%s.max_tokens' is not offered by this server", r->name);
-    if ((effort.len && field_of_span(r, effort, "reasoning.effort", field_reasoning_effort)) ||
+    if ((bound.len && field_of_span(r, bound, "reasoning.max_tokens", read_thinking_budget)) ||
+        (effort.len && field_of_span(r, effort, "reasoning.effort", field_reasoning_effort)) ||
         (enabled.len && field_of_span(r, enabled, "reasoning.enabled", read_enable_thinking)))
         return -1;
     return exclude.len ? field_of_span(r, exclude, "reasoning.exclude", read_exclude) : 0;
@@ -123,6 +133,9 @@ static const struct field rows[] = {
     CUSTOM_FIELD("thinking", read_thinking),
     CUSTOM_FIELD("enable_thinking", read_enable_thinking),
     CUSTOM_FIELD("reasoning", read_reasoning),
+    CUSTOM_FIELD("thinking_token_budget", read_thinking_budget),
+    CUSTOM_FIELD("thinking_budget_tokens", read_thinking_budget),
+    CUSTOM_FIELD("reasoning_budget", read_thinking_budget),
     BOOL_FIELD("parallel_tool_calls", parallel_tool_calls, 0),
     BOOL_FIELD("include_reasoning", include_reasoning, 0),
     BOOL_FIELD("separate_reasoning", separate_reasoning, 0),

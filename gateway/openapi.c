@@ -63,14 +63,9 @@ static void write_neutral(struct json_writer *w, const struct field *f) {
     json_raw(w, bytes_str("{\"type\":\"null\"}"));
     while (*values) {
         size_t len = strcspn(values, " ");
-        bool up_to = strncmp(values, "<=", 2) == 0;
         json_begin_object(w);
-        if (up_to) {
-            json_key(w, "type");
-            json_string(w, "number");
-        }
-        json_key(w, up_to ? "maximum" : "const");
-        json_raw(w, bytes_of(values + 2 * up_to, len - 2 * up_to));
+        json_key(w, "const");
+        json_raw(w, bytes_of(values, len));
         json_end_object(w);
         values += len + (values[len] == ' ');
     }

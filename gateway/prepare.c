@@ -113,6 +113,27 @@ static int check_bytes(const struct genreq *g, const struct served_model *m, siz
     return g->truncate.wanted ? 0 : prepare_check_bytes(m, bytes, context_of(m) - 1, param, err);
 }
 
+int prepare_thinking_end(const struct genreq *g, const struct text_model *text, struct prepared *p,
+                         struct api_error *api) {
+    const char *said = g->thinking_budget_field, *field = said ? said : "thinking_token_budget";
+    struct error err;
+    if (g->thinking_budget < 0)
+        return 0;
+    if (!g->separate_reasoning)
+        return api_error_set(api, API_UNSUPPORTED, field,
+                             "'%s' needs 'separate_reasoning', which was turned off", field);
+    if (!p->parse.reasoning)
+        return api_error_set(api, API_UNSUPPORTED, field,
+                             "'%s': how this model marks what it thinks is not known; see "
+                             "--reasoning-parser",
+                             field);
+    struct reasoning_marks marks = reasoning_format_marks(p->parse.reasoning);
+    p->thinking_budget = (uint32_t)g->thinking_budget;
+    int rc = tokenizer_encode(text->tokenizer, bytes_str(marks.close), TOKENIZE_PARSE_SPECIAL,
+                              &p->thinking_end, &err);
+    return rc ? refuse(api, field, rc, &err) : 0;
+}
+
 static int chat_tokens(const struct genreq *g, const struct served_model *m, struct prepared *p,
                        struct token_vec *out, struct api_error *api) {
     const struct text_model *text = m->text;
@@ -130,6 +151,8 @@ static int chat_tokens(const struct genreq *g, const struct served_model *m, str
         if (rc)
             refuse(api, "messages", rc, &err);
         else
+            rc = prepare_thinking_end(g, text, p, api);
+        if (rc == 0)
             rc = fill_constraint(g, text, buf_bytes(&prompt), p, api);
     }
     vec_release(&spots);
@@ -635,6 +658,7 @@ void prepared_release(struct prepared *p) {
     mem_free(p->bias_values);
     buf_release(&p->allowed);
     vec_release(&p->bad_words);
+    vec_release(&p->thinking_end);
     parse_tools_free(&p->parse_tools);
     finder_free(&p->stop_patterns);
     buf_release(&p->dry_breakers);

@@ -35,6 +35,9 @@ struct prepared {
     struct buf grammar;              /* owned: what the answer must look like; empty: anything */
     struct parse_config parse;       /* how a chat's answer is read; all NULL: as it is */
     struct parse_tools *parse_tools; /* owned */
+    /* owned: what ends the reasoning once it has thinking_budget tokens; empty: it has no bound */
+    struct token_vec thinking_end;
+    uint32_t thinking_budget;
 };
 
 /* seed: what to use when the client gave none. 0, or -1 with *err filled; *p must be released
@@ -45,6 +48,10 @@ MUST_CHECK int prepare(const struct genreq *g, const struct served_model *model,
  * sought. */
 MUST_CHECK int prepare_stop_patterns(const struct genreq *g, struct prepared *p,
                                      struct api_error *err);
+/* The tokens that end what is thought, where it has a bound, into p, whose `parse` is known. 0, or -1
+ * with *err filled: this model's reasoning cannot be told. */
+MUST_CHECK int prepare_thinking_end(const struct genreq *g, const struct text_model *text,
+                                    struct prepared *p, struct api_error *err);
 /* As a request is sampled that says nothing of it. p->sampling; *p must be released. */
 void prepare_usual_sampling(const struct genreq *g, const struct text_model *text,
                             struct prepared *p);

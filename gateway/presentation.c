@@ -54,6 +54,10 @@ void presentation_write(const struct genreq *g, const struct parse_config *parse
     json_bool(&w, parse->in_reasoning);
     json_key(&w, "in_call");
     json_bool(&w, parse->in_call);
+    if (g->thinking_budget >= 0) {
+        json_key(&w, "thinking_budget");
+        json_int(&w, g->thinking_budget);
+    }
     json_key(&w, "reasoning_format");
     json_string(&w, reasoning_format_name(parse->reasoning));
     json_key(&w, "call_format");
@@ -124,6 +128,8 @@ static bool read_member(struct json_reader *r, struct bytes key, struct genreq *
         return read_number(r, &out->number);
     if (bytes_equal(key, bytes_str("created")))
         return json_read_int64(r, &out->created_s);
+    if (bytes_equal(key, bytes_str("thinking_budget")))
+        return json_read_int64(r, &g->thinking_budget);
     if (bytes_equal(key, bytes_str("in_reasoning")))
         return json_read_bool(r, &out->in_reasoning);
     if (bytes_equal(key, bytes_str("in_call")))

@@ -168,6 +168,14 @@ void submission_resubmit(struct submission *sub, bool paused) {
         outbox_pause(&sub->thread->outbox, &sub->delivery, true);
 }
 
+void submission_go_on(struct submission *sub, bool paused) {
+    CHECK(!delivery_is_done(&sub->delivery));
+    delivery_retry(&sub->delivery);
+    submission_submit(sub);
+    if (paused)
+        outbox_pause(&sub->thread->outbox, &sub->delivery, true);
+}
+
 void submission_retry(struct submission *sub) {
     metric_add(&gateway_metrics[GATEWAY_METRIC_RESUBMITS], 1);
     delivery_retry(&sub->delivery);

@@ -46,6 +46,7 @@ struct submission {
     uint32_t prompt_idx;     /* of its request's prompts */
     uint32_t cached_tokens;  /* of the prompt; valid when cached_known */
     bool cached_known;
+    bool cut;                /* its reasoning was ended: the scheduler must go on behind that */
     bool no_memory;          /* there was none for its Submit: so, too */
     bool too_large;          /* its Submit is past what a frame may have: the next tick fails it */
     struct u128 fingerprint; /* of the replica that made the latest tokens; zero: none yet */
@@ -65,6 +66,8 @@ void submission_release(struct submission *sub);
 void submission_submit(struct submission *sub);
 /* Again, with the tokens held: to a new scheduler, or one that does not know it any more. */
 void submission_resubmit(struct submission *sub, bool paused);
+/* Tokens were put behind those that the scheduler made: it goes on from there. */
+void submission_go_on(struct submission *sub, bool paused);
 /* The scheduler refused it for now: the next tick submits it anew. */
 void submission_retry(struct submission *sub);
 /* What time has made due: another Submit, or questions for what may be lost. */

@@ -33,6 +33,7 @@ struct fake_config {
     bool silent_about_models; /* Status names none */
     bool with_logprobs;       /* make some when asked */
     bool echo;                /* the answer is the prompt itself, then a stop token */
+    bool takes_any;           /* tokens that a gateway holds may be others than the fake's own */
 };
 void fake_config_init(struct fake_config *config);
 

@@ -1,6 +1,9 @@
 """Fields whose effect only a model shows: the tokens that may come, the words that may not, the best of several choices, a prompt's own
 log-probabilities, prompts that are cut, answers of no tokens."""
 import json
+import os
+import tempfile
+import urllib.request
 
 from serve import Serve
 from stream import run_many
@@ -215,3 +218,43 @@ def test_prompts_are_cut_and_answers_may_have_no_tokens():
             assert choice["finish_reason"] == "length" and none["usage"]["completion_tokens"] == 0 < none["usage"]["prompt_tokens"], none
             result = run_many(s.port, [(path, {**body, "max_tokens": 0, "stream": True})])[0][0]
             assert result.status == 200 and result.done and not result.text and result.finish == {0: "length"}, vars(result)
+
+
+def test_reasoning_has_a_bound():
+    """The answer goes on from the end that was put behind the reasoning as it does from the same tokens in a prompt."""
+    with tempfile.TemporaryDirectory() as folder:
+        template = os.path.join(folder, "thinks.jinja")
+        with open(template, "w") as f:
+            f.write("{{ bos_token }}{{ messages[-1]['content'] }}<think>")
+        with Serve(args=["--chat-template", template, "--reasoning-parser", "deepseek_r1"]) as s:
+            end = ids_of(s, "</think>")
+            body = {"messages": SAY, "temperature": 0, "max_tokens": 40, "ignore_eos": True, "return_token_ids": True}
+            path = "/v1/chat/completions"
+            free = asked(s, body, path)["choices"][0]
+            assert not free["message"]["content"], free
+            for budget in (0, 1, 8):
+                reply = asked(s, {**body, "thinking_token_budget": budget}, path)
+                choice = reply["choices"][0]
+                ids = choice["token_ids"]
+                assert ids[:budget] == free["token_ids"][:budget] and ids[budget:budget + len(end)] == end and len(ids) == 40, (budget, choice, end)
+                assert reply["usage"]["completion_tokens"] == 40 and choice["message"]["content"], reply
+                begun = reply["prompt_token_ids"] + ids[:budget + len(end)]
+                rest = asked(s, {"prompt": begun, "temperature": 0, "max_tokens": 40 - budget - len(end), "ignore_eos": True, "return_token_ids": True})
+                assert rest["choices"][0]["token_ids"] == ids[budget + len(end):], (budget, rest, ids)
+            bound = {**body, "thinking_token_budget": 5, "temperature": 1, "n": 3}
+            several = asked(s, bound, path)["choices"]
+            assert asked(s, bound, path)["choices"] == several, "a seed gives the same answer"
+            assert all(c["token_ids"][5:5 + len(end)] == end for c in several), several
+            constrained = asked(s, {**body, "thinking_token_budget": 5, "max_tokens": 60, "ignore_eos": False, "response_format": {"type": "json_schema", "json_schema": {
+                "name": "x", "schema": {"type": "object", "properties": {"a": {"enum": ["b", "c"]}}, "required": ["a"]}}}}, path)["choices"][0]
+            assert json.loads(constrained["message"]["content"])["a"] in ("b", "c") and constrained["token_ids"][5:5 + len(end)] == end, constrained
+            named = {"X-Conversation-Id": "thinks"}
+            request = urllib.request.Request(f"http://127.0.0.1:{s.port}{path}", headers={"Content-Type": "application/json", **named},
+                                             data=json.dumps({**body, "thinking_token_budget": 5, "stream": True}).encode())
+            with urllib.request.urlopen(request, timeout=60) as reply:
+                first = reply.read().decode()
+            assert s.get("/v1/stream/thinks") == (200, first), "another reader gets the same bytes"
+            streams = [(path, {**body, "thinking_token_budget": 1 + i % 9, "temperature": 1, "seed": i, "stream": True, "n": 1 + i % 2}) for i in range(24)]
+            alone = [asked(s, {k: v for k, v in b.items() if k != "stream"}, path)["choices"] for _, b in streams]
+            for (_, request), told, result in zip(streams, alone, run_many(s.port, streams)[0]):
+                assert [c["message"]["content"] for c in told] == [result.text.get(i, "") for i in range(request["n"])], (request, told, result.text)

@@ -85,15 +85,15 @@ static const struct peer_field FIELDS[] = {
     {"detokenize", "false", "true"},
     {"stop_regex", "1 [\"\"] [1]", "\"\" [] \"x\" [\"x\"]"},
     {"no_stop_trim", "true", "false"},
-    {"t_max_predict_ms", "100", "0 -1"},
+    {"t_max_predict_ms", "true 1.5", "-1 0 100"},
     {"prompt_logprobs", "-1 21 true", "0 1 20"},
     /* reasoning, style, other sources */
     {"think", "true false \"low\"", ""},
     {"enable_thinking", "1 \"on\"", ""}, /* a chat has them: below */
     {"reasoning", "5", "{}"},
-    {"thinking_token_budget", "0 100", "-1"},
-    {"thinking_budget_tokens", "0 100", "-1"},
-    {"reasoning_budget", "0 100", "-1"},
+    {"thinking_token_budget", "-2 1.5", "-1"}, /* a chat has them: below */
+    {"thinking_budget_tokens", "-2 true", "-1"},
+    {"reasoning_budget", "-2 \"1\"", "-1"},
     {"reasoning_control", "true", "false"},
     {"verbosity", "\"low\" \"high\"", "\"medium\""},
     {"web_search_options", "{} {\"a\":1}", ""},
@@ -234,7 +234,6 @@ TEST(each_row_has_a_case) {
 TEST(a_refusal_says_which_values_change_nothing) {
     static const char *const CASES[][2] = {
         {"\"best_of\":2", "give a value that changes nothing: 0 or 1"},
-        {"\"t_max_predict_ms\":1", "give a value that changes nothing: 0 or less"},
         {"\"function_call\":\"f\"", "give a value that changes nothing: \"none\" or \"auto\""},
         {"\"tfs_z\":0.5", "give a value that changes nothing: 1"},
     };
@@ -304,7 +303,6 @@ TEST(a_chat_is_told_to_think_by_other_names) {
          "reasoning.effort", 0},
         {"\"reasoning\":{\"effort\":\"much\"}", 0, NULL, "reasoning.effort", 0},
         {"\"reasoning\":{\"enabled\":1}", 0, NULL, "reasoning.enabled", 0},
-        {"\"reasoning\":{\"max_tokens\":100}", 0, NULL, "reasoning", 0},
         {"\"enable_thinking\":true,\"chat_template_kwargs\":{\"a\":1}", 0, NULL, "enable_thinking",
          0},
     };
@@ -320,6 +318,39 @@ TEST(a_chat_is_told_to_think_by_other_names) {
             EXPECT_EQ(g.reasoning_effort.len, strlen(CASES[i].effort));
             EXPECT_EQ(g.include_reasoning, CASES[i].shows);
         }
+    }
+}
+
+TEST(a_chat_may_bound_what_is_thought) {
+    static const struct {
+        const char *fields;
+        int64_t budget;
+        const char *field; /* NULL: none; refused where `disagrees` */
+        bool disagrees;
+    } CASES[] = {
+        {"\"seed\":1", -1, NULL, false},
+        {"\"thinking_token_budget\":0", 0, "thinking_token_budget", false},
+        {"\"thinking_budget_tokens\":100", 100, "thinking_budget_tokens", false},
+        {"\"reasoning_budget\":7", 7, "reasoning_budget", false},
+        {"\"reasoning\":{\"max_tokens\":100}", 100, "reasoning.max_tokens", false},
+        {"\"reasoning_budget\":7,\"thinking_token_budget\":7", 7, "thinking_token_budget", false},
+        {"\"reasoning_budget\":7,\"thinking_token_budget\":8", 0, "thinking_token_budget", true},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct genreq g;
+        struct api_error err = {0};
+        int rc = parse_with(GENREQ_CHAT, CASES[i].fields, &g, &err);
+        EXPECT_EQ(rc, CASES[i].disagrees ? -1 : 0);
+        if (rc) {
+            EXPECT_STR(err.param, CASES[i].field);
+            continue;
+        }
+        EXPECT_EQ(g.thinking_budget, CASES[i].budget);
+        EXPECT_EQ(g.thinking_budget_field != NULL, CASES[i].field != NULL);
+        if (CASES[i].field)
+            EXPECT_STR(g.thinking_budget_field, CASES[i].field);
+        EXPECT_EQ(parse_with(GENREQ_COMPLETIONS, CASES[i].fields, &g, &err),
+                  CASES[i].field ? -1 : 0);
     }
 }
 

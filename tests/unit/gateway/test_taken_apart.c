@@ -68,6 +68,71 @@ TEST(fields_say_what_is_taken_apart) {
     world_echo_end(&w);
 }
 
+/* The fake goes on with the prompt where the gateway's tokens end. */
+TEST(reasoning_ends_where_it_must) {
+#define THINKS "<think>one two three four five six seven</think>So it is what it is."
+    struct world w;
+    struct answer free, bound, streamed;
+    world_echo(&w, ECHO_TEMPLATE);
+    w.fake_config.takes_any = true;
+    w.fake_config.with_logprobs = true;
+    EXPECT(world_start(&w));
+    CHAT(&w, THINKS, "", &free);
+    CHAT(&w, THINKS, ",\"thinking_token_budget\":100", &bound);
+    EXPECT_STR(buf_text(&bound.reasoning), buf_text(&free.reasoning));
+    EXPECT_STR(buf_text(&bound.text[0]), buf_text(&free.text[0]));
+    answer_release(&bound);
+    CHAT(&w, THINKS, ",\"thinking_token_budget\":2,\"logprobs\":true", &bound);
+    CHAT(&w, THINKS, ",\"thinking_token_budget\":2,\"stream\":true", &streamed);
+    EXPECT(bound.reasoning.len && bound.reasoning.len < free.reasoning.len);
+    EXPECT(strncmp(buf_text(&free.reasoning), buf_text(&bound.reasoning), bound.reasoning.len) ==
+           0);
+    EXPECT(strstr(buf_text(&bound.body), "\"logprob\":0,")); /* of what ended it */
+    EXPECT(bound.text[0].len > free.text[0].len);
+    EXPECT(strstr(buf_text(&bound.text[0]), "is what it is."));
+    EXPECT_STR(bound.finish[0], "stop");
+    EXPECT_STR(buf_text(&streamed.reasoning), buf_text(&bound.reasoning));
+    EXPECT_STR(buf_text(&streamed.text[0]), buf_text(&bound.text[0]));
+    answer_release(&streamed);
+    CHAT(&w, THINKS, ",\"thinking_token_budget\":3", &streamed); /* each token is one more */
+    EXPECT(streamed.reasoning.len > bound.reasoning.len);
+    EXPECT(strncmp(buf_text(&streamed.reasoning), buf_text(&bound.reasoning),
+                   bound.reasoning.len) == 0);
+    answer_release(&bound);
+    answer_release(&streamed);
+    CHAT(&w, "a b c d e f g h i j k l",
+         ",\"reasoning\":{\"max_tokens\":0},\"chat_template_kwargs\":{\"open\":1},\"n\":2", &bound);
+    EXPECT_STR(buf_text(&bound.reasoning), "");
+    EXPECT(bound.text[0].len && bound.text[1].len);
+    answer_release(&bound);
+    /* no room for its end: the answer ends as it would */
+    CHAT(&w, THINKS, ",\"thinking_token_budget\":2,\"max_tokens\":4", &bound);
+    EXPECT_STR(bound.finish[0], "length");
+    EXPECT_EQ(bound.completion_tokens, 4);
+    answer_release(&bound);
+    CHAT(&w, THINKS, ",\"thinking_token_budget\":2,\"separate_reasoning\":false", &bound);
+    EXPECT_EQ(bound.status, 400);
+    EXPECT(strstr(buf_text(&bound.body), "'separate_reasoning'"));
+    answer_release(&bound);
+    answer_release(&free);
+    world_echo_end(&w);
+}
+
+TEST(a_bound_on_reasoning_needs_marks) {
+    struct world w;
+    struct answer a;
+    world_echo(&w, "{{ messages[-1]['content'] }}");
+    EXPECT(world_start(&w));
+    CHAT(&w, "a", ",\"thinking_token_budget\":2", &a);
+    EXPECT_EQ(a.status, 400);
+    EXPECT(strstr(buf_text(&a.body), "--reasoning-parser"));
+    answer_release(&a);
+    CHAT(&w, "a", ",\"thinking_token_budget\":-1", &a);
+    EXPECT_EQ(a.status, 200);
+    answer_release(&a);
+    world_echo_end(&w);
+}
+
 TEST(parsers_may_be_chosen_by_name) {
     struct world w;
     struct answer a;
