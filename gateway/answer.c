@@ -14,6 +14,7 @@
 void answer_release(struct answer *a) {
     response_release(&a->writer);
     buf_release(&a->verbose);
+    buf_release(&a->shown_fields);
     responses_state_free(&a->responses);
     sglang_state_free(&a->sglang);
     tgi_state_free(&a->tgi);

@@ -110,6 +110,8 @@ struct answer {
     bool token_ids;
     bool tokens_as_ids; /* log-probabilities call tokens so */
     bool timings;       /* of OpenAI's dialects: how long it took, */
+    /* owned: llama.cpp's: the members alone that an answer shows, each with a zero behind; empty: all */
+    struct buf shown_fields;
     struct buf verbose; /* owned: and the member that says how it was sampled; empty: not wanted */
     bool prompt_logprobs; /* of the prompt's tokens, */
     bool hides_echo;      /* which are no part of the text */

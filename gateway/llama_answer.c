@@ -117,23 +117,34 @@ static void settings(struct answer *a, const struct genreq *g, const struct wire
     json_uint(&w, s->seed);
     answer_write_settings(g, s, &w);
     json_end_object(&w);
+    for (uint32_t i = 0; i < g->response_field_count; i++) {
+        buf_add_bytes(&a->shown_fields, g->response_fields[i]);
+        buf_add_byte(&a->shown_fields, 0);
+    }
+    a->is_short |= a->shown_fields.failed;
+}
+
+static const struct submission *submission_of(const struct answer *a, const struct choice *c) {
+    const struct submission *sub = a->submissions;
+    while (c < sub->choices || c >= sub->choices + sub->delivery.choice_count)
+        sub++;
+    return sub;
 }
 
 /* extra: ,"token_ids":[...] */
-static void add_text(const struct answer *a, struct bytes text, struct bytes extra, bool stop,
-                     struct buf *out) {
+static void add_text(const struct answer *a, const struct choice *c, struct bytes text,
+                     struct bytes extra, bool stop, struct buf *out) {
     static const char ids[] = ",\"token_ids\":";
-    struct usage u = answer_usage(a);
     size_t skip = sizeof ids - 1;
-    ADD(out, "{\"index\":0,\"content\":\"");
+    buf_addf(out, "{\"index\":%u,\"content\":\"", c->index);
     buf_add_json(out, text);
     ADD(out, "\",\"tokens\":");
     if (extra.len)
         buf_add_bytes(out, bytes_of(extra.data + skip, extra.len - skip));
     else
         ADD(out, "[]");
-    buf_addf(out, ",\"stop\":%s,\"id_slot\":0,\"tokens_predicted\":%u,\"tokens_evaluated\":%u",
-             stop ? "true" : "false", u.completion_tokens, u.prompt_tokens);
+    buf_addf(out, ",\"stop\":%s,\"id_slot\":0,\"tokens_predicted\":%u,\"tokens_evaluated\":%zu",
+             stop ? "true" : "false", c->token_count, submission_of(a, c)->prompt.count);
 }
 
 static void add_probabilities(struct bytes logprobs, struct buf *out) {
@@ -143,8 +154,7 @@ static void add_probabilities(struct bytes logprobs, struct buf *out) {
     buf_add_bytes(out, logprobs);
 }
 
-static void add_prompt(const struct answer *a, struct buf *out) {
-    const struct submission *sub = &a->submissions[0];
+static void add_prompt(const struct submission *sub, struct buf *out) {
     struct buf text = {0};
     tokenizer_detokenize(sub->choices[0].detok.tokenizer,
                          (struct tokens){sub->prompt.items, sub->prompt.count}, 0, &text);
@@ -154,48 +164,104 @@ static void add_prompt(const struct answer *a, struct buf *out) {
     buf_release(&text);
 }
 
-static void add_end(const struct answer *a, struct buf *out) {
-    const struct choice *c = &a->submissions[0].choices[0];
+static void add_end(const struct answer *a, const struct choice *c, struct buf *out) {
     struct bytes word = choice_stop_text(c);
-    struct usage u = answer_usage(a);
     buf_add_bytes(out, buf_bytes(&a->writer.head));
-    add_prompt(a, out);
+    add_prompt(submission_of(a, c), out);
     buf_addf(out, ",\"truncated\":false,\"stop_type\":\"%s\",\"stopping_word\":\"",
              word.len                   ? "word"
              : c->finish == CHOICE_STOP ? "eos"
                                         : "limit");
     buf_add_json(out, word);
-    buf_addf(out, "\",\"tokens_cached\":%u", u.cached_tokens);
+    buf_addf(out, "\",\"tokens_cached\":%u", submission_of(a, c)->cached_tokens);
     answer_write_timings(a, out);
     ADD(out, "}");
+}
+
+/* ---- the members that are asked for ---- */
+
+/* The value at NAME/NAME/... in an object; empty: there is none. *name: the last of them. */
+static struct bytes find_member(struct bytes object, const char *path, const char **name) {
+    char key[GENREQ_NAME_MAX + 1];
+    for (const char *at = path;; at++) {
+        size_t len = strcspn(at, "/");
+        struct bytes value = {0};
+        const struct json_wanted member[] = {{key, &value}};
+        struct json_reader r;
+        memcpy(key, at, len);
+        key[len] = 0;
+        *name = at;
+        json_reader_init(&r, object, 0, JSON_ALLOW_NUL);
+        if (json_next(&r) != JSON_OBJECT_BEGIN || !json_take_members(&r, member, 1))
+            value.len = 0;
+        json_reader_release(&r);
+        if (!value.len)
+            return value;
+        object = value;
+        at += len;
+        if (!*at)
+            return object;
+    }
+}
+
+/* The object at `from` in out becomes one of the members alone that the request asks for. */
+static void pick_members(struct answer *a, size_t from, struct buf *out) {
+    const char *path = buf_text(&a->shown_fields), *end = path + a->shown_fields.len, *name;
+    struct buf picked = {0};
+    if (!a->shown_fields.len)
+        return;
+    ADD(&picked, "{");
+    for (; path < end; path += strlen(path) + 1) {
+        struct bytes value = find_member(bytes_of(out->data + from, out->len - from), path, &name);
+        if (!value.len)
+            continue;
+        ADD(&picked, ",\"");
+        buf_add_json(&picked, bytes_str(name));
+        ADD(&picked, "\":");
+        buf_add_bytes(&picked, value);
+    }
+    ADD(&picked, "}");
+    a->is_short |= picked.failed;
+    out->len = from;
+    if (!picked.failed && picked.len > 2) { /* without the first comma */
+        ADD(out, "{");
+        buf_add_bytes(out, bytes_of(picked.data + 2, picked.len - 2));
+    } else {
+        ADD(out, "{}");
+    }
+    buf_release(&picked);
 }
 
 /* ---- the form ---- */
 
 static void begin(struct answer *a, struct buf *out) {
-    (void)out;
-    CHECK(a->submission_count == 1 && a->submissions[0].delivery.choice_count == 1);
+    (void)a, (void)out;
 }
 
 static void text(struct answer *a, const struct choice *c, const struct response_text *piece,
                  struct bytes logprobs, struct bytes extra, struct buf *out) {
-    (void)c;
     ADD(out, "data: ");
-    add_text(a, piece->content, extra, false, out);
+    add_text(a, c, piece->content, extra, false, out);
     add_probabilities(logprobs, out);
     ADD(out, "}\n\n");
 }
 
-/* There is one choice: its end is the stream's. */
+/* A choice's last object tells how long all took. */
 static void finish(struct answer *a, const struct choice *c, struct buf *out) {
     (void)a, (void)c, (void)out;
 }
 
 static void end(struct answer *a, struct buf *out) {
-    ADD(out, "data: ");
-    add_text(a, bytes_of(NULL, 0), bytes_of(NULL, 0), true, out);
-    add_end(a, out);
-    ADD(out, "\n\n");
+    for (uint32_t i = 0; i < a->submission_count; i++)
+        for (uint32_t j = 0; j < a->submissions[i].delivery.choice_count; j++) {
+            const struct choice *c = &a->submissions[i].choices[j];
+            ADD(out, "data: ");
+            size_t from = out->len;
+            add_text(a, c, bytes_of(NULL, 0), bytes_of(NULL, 0), true, out);
+            add_end(a, c, out);
+            pick_members(a, from, out);
+            ADD(out, "\n\n");
+        }
 }
 
 static void error(struct answer *a, const struct api_error *err, struct buf *out) {
@@ -205,12 +271,28 @@ static void error(struct answer *a, const struct api_error *err, struct buf *out
     ADD(out, "\n\n");
 }
 
-static void whole(struct answer *a, struct buf *out) {
-    const struct choice *c = &a->submissions[0].choices[0];
+static void add_whole(struct answer *a, const struct choice *c, struct buf *out) {
+    size_t from = out->len;
     answer_write_extras(a, c);
-    add_text(a, buf_bytes(&c->text), buf_bytes(&a->scratch->extra), true, out);
+    add_text(a, c, buf_bytes(&c->text), buf_bytes(&a->scratch->extra), true, out);
     add_probabilities(buf_bytes(&a->scratch->entries), out);
-    add_end(a, out);
+    add_end(a, c, out);
+    pick_members(a, from, out);
+}
+
+/* Several choices, or prompts, are a list. */
+static void whole(struct answer *a, struct buf *out) {
+    bool list = a->submission_count > 1 || a->submissions[0].delivery.choice_count > 1;
+    if (list)
+        ADD(out, "[");
+    for (uint32_t i = 0; i < a->submission_count; i++)
+        for (uint32_t j = 0; j < a->submissions[i].delivery.choice_count; j++) {
+            if (i + j)
+                ADD(out, ",");
+            add_whole(a, &a->submissions[i].choices[j], out);
+        }
+    if (list)
+        ADD(out, "]");
 }
 
 const struct answer_form answer_llama = {

@@ -68,6 +68,11 @@ static int read_bias(struct field_reader *r, enum json_event first) {
     return field_copy_bias(r, ids, values, count);
 }
 
+static int read_response_fields(struct field_reader *r, enum json_event first) {
+    return field_strings(r, first, GENREQ_RESPONSE_FIELDS_MAX, GENREQ_NAME_MAX,
+                         &r->g->response_fields, &r->g->response_field_count);
+}
+
 /* ---- what stands around ---- */
 
 static int read_around(struct field_reader *r, enum json_event first, struct bytes *out,
@@ -144,8 +149,7 @@ static int read_extra(struct field_reader *r, enum json_event first) {
     NUMBER_FIELD("presence_penalty", presence_penalty, -100, 100, 0),                              \
     NUMBER_FIELD("frequency_penalty", frequency_penalty, -100, 100, 0),                            \
     CUSTOM_FIELD("logit_bias", read_bias),                                                         \
-    NEUTRAL_FIELD("n", "1"),                                                                       \
-    NEUTRAL_FIELD("n_cmpl", "1"),                                                                  \
+    CUSTOM_FIELD("response_fields", read_response_fields),                                         \
     PASSED_FIELD("verbose"), /* they always tell how they were sampled */                          \
     /* of chats, or of the other dialects */                                                       \
     REFUSED_FIELD("messages"),                                                                     \
@@ -180,16 +184,14 @@ static int read(struct llama_request *q, const struct field_set *set, struct byt
     return 0;
 }
 
-/* One answer, so one prompt. */
-static int check_prompt(const struct genreq *g, struct api_error *err) {
+static int check_prompts(const struct genreq *g, struct api_error *err) {
     if (g->prompt_count == 0)
         return api_error_set(err, API_BAD_REQUEST, "prompt", "'prompt' is missing");
-    if (g->prompt_count > 1)
-        return api_error_set(err, API_UNSUPPORTED, "prompt",
-                             "'prompt' must be one prompt here; /v1/completions takes several");
-    if (g->prompts[0].is_ids && g->prompts[0].ids.count == 0)
-        return api_error_set(err, API_BAD_REQUEST, "prompt", "'prompt' is empty");
-    return 0;
+    for (uint32_t i = 0; i < g->prompt_count; i++)
+        if (g->prompts[i].is_ids && g->prompts[i].ids.count == 0)
+            return api_error_set(err, API_BAD_REQUEST, "prompt",
+                                 "'prompt' holds an empty list of token ids");
+    return genreq_check_choices(g, err);
 }
 
 static const struct field_table completion_own = {completion_rows, ARRAY_LEN(completion_rows)};
@@ -201,7 +203,7 @@ int llama_completion_parse(struct genreq *g, struct bytes body, struct api_error
     struct llama_request q = {.g = *g};
     int rc = read(&q, &fields_completion, body, err);
     if (rc == 0)
-        rc = check_prompt(&q.g, err);
+        rc = check_prompts(&q.g, err);
     *g = q.g; /* the arena with it */
     return rc;
 }
@@ -222,6 +224,7 @@ int llama_infill_parse(struct genreq *g, struct bytes body, struct api_error *er
         const struct genreq_prompt prompt = {.text = q.prompt};
         q.g.prompts = arena_copy(&q.g.arena, &prompt, sizeof prompt);
         q.g.prompt_count = q.g.prompts ? 1 : 0;
+        rc = genreq_check_choices(&q.g, err);
     }
     *g = q.g; /* the arena with it */
     return rc;

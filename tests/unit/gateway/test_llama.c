@@ -115,6 +115,130 @@ TEST(completions_are_objects_of_llama_cpps_form) {
     world_end(&w);
 }
 
+TEST(several_choices_or_prompts_are_a_list) {
+    struct world w;
+    world_prepare(&w);
+    w.fake_config.with_logprobs = true;
+    EXPECT(world_start(&w));
+    static const struct {
+        const char *path, *body;
+        int count, prompts;
+    } cases[] = {
+        {"/completion", "{\"prompt\":\"Once\",\"n_predict\":3,\"n_cmpl\":2,\"n_probs\":1", 2, 1},
+        {"/completion", "{\"prompt\":[\"Once\",\"Once upon\"],\"n_predict\":3,\"n\":2", 4, 2},
+        {"/completion", "{\"prompt\":[[5,6],[7]],\"n_predict\":3", 2, 2},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct answer a;
+        struct buf body = {0}, texts[4] = {0};
+        const cJSON *one;
+        int at = 0;
+        buf_addf(&body, "%s,\"seed\":3,\"ignore_eos\":true", cases[i].body);
+        size_t fields = body.len;
+        buf_add_str(&body, "}");
+        post(&w, cases[i].path, buf_text(&body), &a);
+        cJSON *list = cJSON_ParseWithLength(a.body.data, a.body.len);
+        EXPECT_EQ(cJSON_GetArraySize(list), cases[i].count);
+        cJSON_ArrayForEach(one, list) {
+            EXPECT_EQ(member(one, "index")->valueint, at);
+            EXPECT_EQ(member(one, "tokens_predicted")->valueint, 3);
+            EXPECT_STR(client_string(one, "stop_type"), "limit");
+            buf_add_str(&texts[at++], client_string(one, "content"));
+        }
+        EXPECT_EQ(strcmp(client_string(list->child, "prompt"),
+                         client_string(list->child->prev, "prompt")) == 0,
+                  cases[i].prompts == 1);
+        cJSON_Delete(list);
+        answer_release(&a);
+        body.len = fields;
+        buf_add_str(&body, ",\"stream\":true}");
+        post(&w, cases[i].path, buf_text(&body), &a);
+        struct buf said[4] = {0};
+        int ends = 0;
+        const char *event = buf_text(&a.body);
+        for (; strncmp(event, "data: ", 6) == 0; event = strstr(event, "\n\n") + 2) {
+            size_t len = (size_t)(strstr(event, "\n\n") - event) - 6;
+            cJSON *json = cJSON_ParseWithLength(event + 6, len);
+            buf_add_str(&said[member(json, "index")->valueint], client_string(json, "content"));
+            ends += cJSON_IsTrue(member(json, "stop"));
+            cJSON_Delete(json);
+        }
+        EXPECT_EQ(ends, cases[i].count);
+        for (int k = 0; k < 4; k++) {
+            EXPECT_STR(buf_text(&said[k]), buf_text(&texts[k]));
+            buf_release(&said[k]);
+            buf_release(&texts[k]);
+        }
+        answer_release(&a);
+        buf_release(&body);
+    }
+    world_end(&w);
+}
+
+TEST(response_fields_are_the_members_alone) {
+    static const struct {
+        const char *fields, *answer;
+    } cases[] = {
+        {"[\"index\",\"tokens_predicted\"]", "{\"index\":0,\"tokens_predicted\":2}"},
+        {"[\"generation_settings/n_predict\",\"stop\"]", "{\"n_predict\":2,\"stop\":true}"},
+        {"[\"no such\",\"generation_settings/none\",\"stop/x\"]", "{}"},
+        {"[\"stop_type\",\"/stop\",\"stop/\"]", "{\"stop_type\":\"limit\"}"},
+    };
+    struct world w;
+    world_prepare(&w);
+    EXPECT(world_start(&w));
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        for (int streams = 0; streams < 2; streams++) {
+            struct answer a;
+            struct buf body = {0};
+            buf_addf(&body,
+                     "{\"prompt\":\"a\",\"n_predict\":2,\"response_fields\":%s,\"stream\":%s}",
+                     cases[i].fields, streams ? "true" : "false");
+            post(&w, "/completion", buf_text(&body), &a);
+            const char *last = buf_text(&a.body); /* a stream's last object is the one */
+            for (const char *next; streams && (next = strstr(last + 1, "data: "));)
+                last = next;
+            cJSON *json = cJSON_Parse(last + (streams ? 6 : 0)),
+                  *want = cJSON_Parse(cases[i].answer);
+            if (!cJSON_Compare(json, want, true))
+                check_fail(__FILE__, __LINE__, "%s: %s", cases[i].fields, buf_text(&a.body));
+            cJSON_Delete(json);
+            cJSON_Delete(want);
+            answer_release(&a);
+            buf_release(&body);
+        }
+    world_end(&w);
+}
+
+/* The time is asked for when a line has ended: not before, however long ago it was over. */
+TEST(an_answer_ends_by_the_clock_behind_a_line) {
+    struct world w;
+    world_prepare(&w);
+    w.fake_config.echo = true;
+    w.fake_config.step_us = 5000;
+    EXPECT(world_start(&w));
+    static const struct {
+        const char *fields, *content, *stop_type;
+    } cases[] = {
+        {",\"t_max_predict_ms\":0", "one\ntwo\nthree four", "eos"},
+        {",\"t_max_predict_ms\":1", "one\n", "limit"},
+        {",\"t_max_predict_ms\":60000", "one\ntwo\nthree four", "eos"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct answer a;
+        struct buf body = {0};
+        buf_addf(&body, "{\"prompt\":\"one\\ntwo\\nthree four\"%s}", cases[i].fields);
+        post(&w, "/completion", buf_text(&body), &a);
+        cJSON *json = cJSON_ParseWithLength(a.body.data, a.body.len);
+        EXPECT_STR(client_string(json, "content"), cases[i].content);
+        EXPECT_STR(client_string(json, "stop_type"), cases[i].stop_type);
+        cJSON_Delete(json);
+        answer_release(&a);
+        buf_release(&body);
+    }
+    world_end(&w);
+}
+
 /* What the answer says of the samplers, without its braces, is what was asked; or the names of
  * what is usual. */
 TEST(an_answer_shows_its_samplers) {
@@ -167,7 +291,10 @@ TEST(errors_have_llama_cpps_form) {
     } cases[] = {
         {"/completion", "{", 400, "malformed JSON"},
         {"/completion", "{}", 400, "'prompt' is missing"},
-        {"/completion", "{\"prompt\":[\"a\",\"b\"]}", 400, "one prompt"},
+        {"/completion", "{\"prompt\":[\"a\",\"b\"],\"n_cmpl\":65}", 400, "more than 128"},
+        {"/completion", "{\"prompt\":[[1],[]]}", 400, "empty list"},
+        {"/completion", "{\"prompt\":\"a\",\"response_fields\":\"content\"}", 400,
+         "'response_fields' must be an array"},
         {"/completion", "{\"prompt\":\"a\",\"messages\":[{}]}", 400, "'messages' is not offered"},
         {"/completion", "{\"prompt\":\"a\",\"mirostat\":3}", 400, "'mirostat' must be between"},
         {"/completion", "{\"prompt\":\"a\",\"n_probs\":21}", 400, "'n_probs' must be between"},
