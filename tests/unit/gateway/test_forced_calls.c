@@ -334,9 +334,15 @@ static void for_each_row(void (*run)(const struct world *w, const struct call_fo
     world_release(&w);
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { ROW_CALLS = 60 };
+#else
+enum { ROW_CALLS = 200 };
+#endif
+
 TEST(forced_calls_of_every_row_are_read_back) {
     const char *asked = getenv("TRIREME_FORCED_CALLS");
-    for_each_row(run_row, asked ? (unsigned)atoi(asked) : 60);
+    for_each_row(run_row, asked ? (unsigned)atoi(asked) : ROW_CALLS);
 }
 
 /* ---- tool_choice "auto" and strict tools ---- */
