@@ -108,8 +108,9 @@ static int take_lock(struct download *d, struct error *err) {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0664);
     if (fd < 0)
         return error_set_errno(err, "cannot write the lock file '%s'", path);
-    if (flock(fd, LOCK_EX | LOCK_NB) || !lock_is_there(fd, path)) {
-        bool busy = errno == EWOULDBLOCK || errno == EACCES || errno == ENOENT || errno == 0;
+    bool locked = !flock(fd, LOCK_EX | LOCK_NB);
+    if (!locked || !lock_is_there(fd, path)) {
+        bool busy = locked || errno == EWOULDBLOCK || errno == EACCES;
         rc = busy ? ERR_AGAIN : error_set_errno(err, "cannot lock '%s'", path);
         close(fd);
         return rc;

@@ -177,7 +177,18 @@ struct kid {
     int in, out;
 };
 
-/* A byte is a command; each is answered by the page, or nothing, and a byte 1. */
+/* Files of the folder that this process has mapped: a line for each. */
+static void add_mapped(const char *folder, struct buf *out) {
+    char line[600];
+    FILE *maps = fopen("/proc/self/maps", "re");
+    CHECK(maps);
+    while (fgets(line, sizeof line, maps))
+        if (strstr(line, folder))
+            buf_add_str(out, strstr(line, "rw-s") ? "own\n" : "other\n");
+    fclose(maps);
+}
+
+/* A byte is a command; each is answered by the page, what is mapped, or nothing, and a byte 1. */
 static void kid_obey(const char *folder, int in, int out) {
     struct error err;
     char command, stop = 1;
@@ -211,6 +222,8 @@ static void kid_obey(const char *folder, int in, int out) {
         buf_reset(&page);
         if (command == 'p')
             metrics_write(&page);
+        if (command == 'm')
+            add_mapped(folder, &page);
         if (page.len && write(out, page.data, page.len) != (ssize_t)page.len)
             _exit(1);
         if (write(out, &stop, 1) != 1)
@@ -295,6 +308,63 @@ TEST(metrics_that_are_shared_have_their_room_on_the_disk) {
     EXPECT(st.st_blocks * 512 >= st.st_size);
     kid_end(&kid, false);
     remove_folder(folder);
+}
+
+/* The files of the others are mapped for as long as a page is written, and no longer. */
+TEST(metrics_that_are_shared_hold_no_others_files) {
+    char folder[] = "/tmp/trireme-metrics-XXXXXX";
+    CHECK(mkdtemp(folder));
+    struct kid kids[3];
+    for (int i = 0; i < 3; i++)
+        kids[i] = kid_start(folder);
+    for (int i = 0; i < 3; i++) {
+        kid_do(&kids[i], 'c'); /* all have begun */
+        EXPECT_STR(kid_do(&kids[i], 'm'), "own\n");
+    }
+    for (int i = 0; i < 3; i++) {
+        for (int page = 0; page < 3; page++)
+            EXPECT_LINES(&kids[i], "trireme_kid_total 30");
+        EXPECT_STR(kid_do(&kids[i], 'm'), "own\n");
+    }
+    for (int i = 0; i < 3; i++)
+        kid_end(&kids[i], false);
+    remove_folder(folder);
+}
+
+/* How a child ends that registers these two rows by the n-th of the three calls. */
+static int end_of_registration(int n, const struct metric *first, const struct metric *second) {
+    static struct metric rows[2];
+    int status;
+    pid_t child = fork();
+    if (!child) {
+        signal(SIGABRT, SIG_DFL);
+        CHECK(freopen("/dev/null", "w", stderr));
+        rows[0] = *first;
+        rows[1] = *second;
+        if (n == 0)
+            metrics_register(rows, 2);
+        if (n == 1)
+            metrics_register_copy(rows, 2, "model_name", "m");
+        if (n == 2)
+            metrics_register_copies(rows, 2);
+        _exit(0);
+    }
+    CHECK(waitpid(child, &status, 0) == child);
+    return status;
+}
+
+TEST(metrics_rows_that_say_too_little_end_the_process) {
+    static const struct metric GOOD = {.name = "trireme_row_total", .help = "A row."},
+                               BAD[] = {{.help = "No name."},
+                                        {.name = "trireme_row_total"},
+                                        {.name = "trireme_row_total", .help = "x", .label = "y"}};
+    for (int n = 0; n < 3; n++) {
+        EXPECT_EQ(end_of_registration(n, &GOOD, &GOOD), 0);
+        for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
+            EXPECT_EQ(WTERMSIG(end_of_registration(n, &BAD[i], &GOOD)), SIGABRT);
+            EXPECT_EQ(WTERMSIG(end_of_registration(n, &GOOD, &BAD[i])), SIGABRT);
+        }
+    }
 }
 
 TEST(metrics_of_processes_that_share_are_one) {

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static struct error err;
@@ -21,6 +22,15 @@ static struct buf text;
 
 #define OID "0123456789012345678901234567890123456789"
 #define SHA "0123456789012345678901234567890123456789012345678901234567890123"
+
+/* In place of libc's: a disk that takes at most so many bytes at a time; 0: any number. */
+static size_t bytes_at_a_time;
+
+ssize_t pwrite(int fd, const void *data, size_t len, off_t at) {
+    if (bytes_at_a_time)
+        len = MIN(len, bytes_at_a_time);
+    return syscall(SYS_pwrite64, fd, data, len, at);
+}
 
 /* ---- the cache ---- */
 
@@ -91,6 +101,26 @@ TEST(hub_unfinished_files_go_on_where_they_were) {
     EXPECT(u.range_count == 0 && unfinished_bytes(&u) == 0);
     unfinished_close(&u);
     unsetenv("TRIREME_HUB_RANGE_BYTES");
+    mem_free(path);
+    remove_folder(dir);
+}
+
+TEST(hub_unfinished_files_are_whole_whatever_a_write_takes) {
+    char *dir = new_folder(), *path = path_join(dir, "blob");
+    struct unfinished u;
+    uint8_t data[2500];
+    for (size_t i = 0; i < sizeof data; i++)
+        data[i] = (uint8_t)(i * 7 + i / 256);
+    bytes_at_a_time = 37; /* no divisor of a range */
+    EXPECT_EQ(unfinished_open(&u, path, sizeof data, &err), 0);
+    EXPECT_EQ(unfinished_add(&u, 0, data, 1000, &err), 0);
+    EXPECT_EQ(unfinished_add(&u, 0, data + 1000, 1500, &err), 0);
+    EXPECT_EQ(unfinished_finish(&u, path, &err), 0);
+    unfinished_close(&u);
+    bytes_at_a_time = 0;
+    buf_reset(&text);
+    EXPECT_EQ(file_read(path, 1 << 20, &text, &err), 0);
+    EXPECT(text.len == sizeof data && !memcmp(text.data, data, sizeof data));
     mem_free(path);
     remove_folder(dir);
 }

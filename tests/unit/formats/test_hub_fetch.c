@@ -6,6 +6,7 @@
 #include "formats/hub/unfinished.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -13,10 +14,28 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 static struct error err;
+
+/* Set: the file that is locked next is taken away just before, as by one who deletes from the cache; with another made in
+ * its place, or not. */
+static const char *lock_to_replace;
+static bool is_made_anew;
+
+/* In place of libc's. */
+int flock(int fd, int operation) {
+    if (lock_to_replace) {
+        unlink(lock_to_replace);
+        if (is_made_anew)
+            close(open(lock_to_replace, O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+        lock_to_replace = NULL;
+        errno = EINPROGRESS; /* of some call before */
+    }
+    return (int)syscall(SYS_flock, fd, operation);
+}
 
 /* ---- the host ---- */
 
@@ -545,5 +564,34 @@ TEST(hub_fetch_waits_for_another_process) {
     mem_free(dir);
     hub_blob_release(&blobs[0]);
     hub_blob_release(&blobs[1]);
+    finish();
+}
+
+static void expect_locked(void *ctx, uint64_t done, uint64_t total) {
+    const struct hub_blob *b = ctx;
+    count_bytes(NULL, done, total);
+    if (!host.asked || done == total)
+        return;
+    int fd = open(b->lock, O_RDWR | O_CLOEXEC);
+    CHECK(fd >= 0 && flock(fd, LOCK_EX | LOCK_NB)); /* who comes now waits */
+    close(fd);
+}
+
+TEST(hub_fetch_holds_the_lock_that_is_in_its_place) {
+    if (!begin())
+        SKIP("hub", "this build cannot download");
+    struct hub_blob b = blob_of("a", 3000);
+    struct hub_watch watch = {.ctx = &b, .on_bytes = expect_locked};
+    for (int anew = 0; anew < 2; anew++) {
+        host_does(AS_ASKED, 3000);
+        lock_to_replace = b.lock;
+        is_made_anew = anew;
+        EXPECT_EQ(hub_fetch(world.http, &b, 1, &watch, &world.last, &err), 0);
+        EXPECT(!lock_to_replace && has_content(b.path, 3000));
+        EXPECT_STR(host.log, "0-999 1000-1999 2000-2999 ");
+        EXPECT_EQ(open_files(), 0);
+        unlink(b.path);
+    }
+    hub_blob_release(&b);
     finish();
 }

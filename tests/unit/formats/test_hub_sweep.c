@@ -247,6 +247,7 @@ TEST(cache_delete_takes_all_of_a_repository) {
     EXPECT_EQ(hub_cache_delete(folder, "o/n", &bytes, &err), ERR_NOT_FOUND);
     EXPECT(strstr(err.text, "'o/n' is not in the cache '"));
     EXPECT_EQ(bytes, 0);
+    EXPECT_EQ(open_descriptors(), before);
     folder_remove();
 }
 
@@ -369,6 +370,32 @@ TEST(ollama_read_tells_each_model) {
     EXPECT_EQ(ollama_read(&places, &list, &err), 0); /* there is no cache */
     EXPECT_EQ(list.repos.count, 0);
     hub_cached_list_release(&list);
+}
+
+/* As many layers as one may have, and one more. */
+TEST(ollama_read_counts_each_layer) {
+    struct hub_cached_list list;
+    for (int count = OLLAMA_LAYERS_MAX; count <= OLLAMA_LAYERS_MAX + 1; count++) {
+        struct buf text = {0};
+        folder_make();
+        places = (struct hub_places){.ollama_cache = folder};
+        buf_add_str(&text, "{\"layers\":[" LAYER("model", ONE, "1000"));
+        for (int i = 1; i < count; i++)
+            buf_add_str(&text, "," LAYER("license", TWO, "1"));
+        buf_add_str(&text, "]}");
+        put_file(MANIFESTS "library/m/latest", buf_text(&text));
+        buf_release(&text);
+        EXPECT_EQ(ollama_read(&places, &list, &err), 0);
+        EXPECT_EQ(list.repos.count, 1);
+        EXPECT_EQ(list.repos.items[0].bytes, 1000 + OLLAMA_LAYERS_MAX - 1);
+        hub_cached_list_release(&list);
+        struct hub_name name = name_of("ollama:m");
+        char *path = NULL;
+        EXPECT_EQ(hub_locate(&places, &name, &path, &err),
+                  count > OLLAMA_LAYERS_MAX ? ERR_INVALID : ERR_NOT_FOUND);
+        mem_free(path);
+        folder_remove();
+    }
 }
 
 TEST(ollama_prune_takes_layers_of_no_manifest) {

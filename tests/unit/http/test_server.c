@@ -20,7 +20,8 @@ struct bench {
     struct http_config config;
     uint16_t port;
     _Atomic int closed_count, drained_count, tick_count, post_count, request_count, timer_count;
-    _Atomic int refused_write_count;
+    _Atomic int refused_write_count, more_to_nobody;
+    bool writes_to_nobody; /* in on_closed */
     _Atomic size_t pending_max;
     _Atomic uint32_t thread_bits;
     _Atomic(struct http_request *) held;
@@ -31,9 +32,21 @@ static struct bench *bench_of(struct http_request *req) {
     return req->user;
 }
 
+/* What an owner does that does not know yet: the client is gone, and nothing comes of it. */
+static void write_to_nobody(struct bench *b, struct http_request *req) {
+    b->more_to_nobody += http_stream_write(req, "lost", 4);
+    http_stream_begin(req, 200, "text/plain", NULL, 0);
+    http_respond(req, 200, "text/plain", NULL, 0, bytes_str("lost"));
+    http_request_set_timer(req, 1);
+    http_stream_end(req);
+    http_abort(req);
+}
+
 static void on_closed(void *ctx, struct http_request *req) {
     struct bench *b = ctx;
     b->held = NULL;
+    if (b->writes_to_nobody)
+        write_to_nobody(b, req);
     b->closed_count++;
 }
 
@@ -601,6 +614,26 @@ TEST(server_sees_a_client_go_while_nothing_is_written) {
         EXPECT(clock_ms() - start < 1000);
     }
     EXPECT(http_server_connection_count(b.server) <= 1);
+    END_BENCH();
+}
+
+TEST(server_lets_owners_write_to_a_client_that_is_gone) {
+    BENCH(b.writes_to_nobody = true);
+    for (int i = 0; i < 2; i++) {
+        int fd = wire_connect(b.port, 0);
+        EXPECT(wire_send(fd, i ? "GET /hold?stream HTTP/1.1\r\n" H "\r\n"
+                               : "GET /hold HTTP/1.1\r\n" H "\r\n"));
+        EXPECT(wire_wait_for(&b.request_count, i + 1));
+        close(fd);
+        EXPECT(wire_wait_for(&b.closed_count, i + 1));
+        EXPECT_EQ(b.more_to_nobody, i + 1); /* it need not wait for room */
+    }
+    int fd = wire_connect(b.port, 0);
+    EXPECT(wire_send(fd, "POST /echo HTTP/1.1\r\n" H "Content-Length: 2\r\n\r\nok"));
+    EXPECT_EQ(wire_take_response(fd, &in, &out), 200);
+    EXPECT_STR(buf_text(&out), "ok");
+    close(fd);
+    EXPECT(b.closed_count == 2 && b.drained_count == 0 && b.timer_count == 0);
     END_BENCH();
 }
 
