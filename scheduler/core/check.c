@@ -168,8 +168,29 @@ static void check_snapshots(const struct replica *r) {
         CHECK(seen.refs.items[i] == block_pool_refs(&r->snapshots, i)); /* (1) */
 }
 
+/* What model_review keeps of its replicas together. */
+static void check_model(const struct model *model) {
+    const struct replica *ready = NULL;
+    uint32_t turned_away = 0;
+    for (size_t i = 0; i < model->replicas.count; i++) {
+        const struct replica *r = model->replicas.items[i];
+        turned_away += r->grammar_turned_away;
+        if (r->state != REPLICA_READY)
+            continue;
+        if (ready && model->names_alike)
+            CHECK(r->caching == ready->caching && r->class_sensitive == ready->class_sensitive &&
+                  r->groups[0].block_tokens == ready->groups[0].block_tokens &&
+                  u128_equal(r->revision, ready->revision));
+        ready = r;
+    }
+    CHECK(turned_away == model->turned_away_count);
+}
+
 static void check_replica(const struct sched *s, const struct replica *r) {
     uint32_t leaving = 0, resumed = 0, filled = 0;
+    uint64_t load = 0;
+    CHECK((r->state != REPLICA_READY) == list_node_is_linked(&r->unready_link));
+    CHECK(r->slot_kept_until <= s->slots_kept_until);
     CHECK(r->state == REPLICA_READY || (r->running_count == 0 && r->flight_count == 0));
     if (r->state != REPLICA_READY)
         return;
@@ -184,9 +205,11 @@ static void check_replica(const struct sched *s, const struct replica *r) {
         check_in_slot(q);
         leaving += seq_is_leaving(q);
         resumed += q->recomputing;
+        CHECK(q->load == seq_load(q)); /* (9) */
+        load += q->load;
     }
     CHECK(leaving == r->leaving_count && resumed == r->resume_count); /* (9) */
-    CHECK(!r->backlog_known || r->backlog == replica_backlog(r));     /* (9) */
+    CHECK(load == r->load);                                           /* (9) */
     check_snapshots(r);
     for (uint32_t group = 0; group < r->group_count; group++) {
         block_pool_check(&r->pools[group]); /* (1) */
@@ -294,8 +317,10 @@ void sched_check(const struct sched *s) {
         check_request(s, LIST_ITEM(at, const struct request, record_link));
     for (size_t i = 0; i < s->replicas.count; i++)
         check_replica(s, s->replicas.items[i]);
-    for (const struct list_node *at = s->models.next; at != &s->models; at = at->next)
+    for (const struct list_node *at = s->models.next; at != &s->models; at = at->next) {
         waiting_check(&LIST_ITEM(at, const struct model, link)->waiting);
+        check_model(LIST_ITEM(at, const struct model, link));
+    }
     check_waiting_new(s);
     stream_owners_check(s);
     quotas_check(s);

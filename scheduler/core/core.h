@@ -40,6 +40,8 @@ struct sched {
     struct list_node groups;       /* of suspects; the front one is tested */
     VEC(struct request *) timers;  /* heap */
     VEC(struct replica *) replicas;
+    struct list_node unready; /* those of them that are in another state than READY */
+    int64_t slots_kept_until; /* latest slot_kept_until that any replica had */
     uint64_t next_sequence, next_arrival, status_version;
     uint32_t next_group;
     uint32_t waiting_new;     /* sequences that wait and never ran, of all models */

@@ -17,6 +17,12 @@ static bool is_valid(const struct sched *s, const struct replica_grammar *g) {
     return g->ready && s->now - g->ready_at < GRAMMAR_VALID_MS;
 }
 
+static void set_turned_away(struct replica *r, bool turned_away) {
+    r->model->turned_away_count += turned_away;
+    r->model->turned_away_count -= r->grammar_turned_away;
+    r->grammar_turned_away = turned_away;
+}
+
 static bool may_ask(const struct replica *r) {
     return r->grammars_asked < GRAMMARS_ASKED_MAX;
 }
@@ -65,7 +71,7 @@ bool grammar_is_ready(struct sched *s, struct replica *r, const struct request *
     if (may_ask(r))
         ask(s, r, g ? g : make_room(r, request->grammar_hash), request);
     else if (!valid)
-        r->grammar_turned_away = true;
+        set_turned_away(r, true);
     return valid;
 }
 
@@ -88,7 +94,7 @@ bool grammar_is_awaited(struct sched *s, const struct request *request) {
 void grammars_forget(struct replica *r) {
     r->grammars.count = 0;
     r->grammars_asked = 0;
-    r->grammar_turned_away = false;
+    set_turned_away(r, false);
 }
 
 /* Parked sequences of this grammar go on. */
@@ -119,7 +125,7 @@ bool grammars_wake_next(struct sched *s, struct replica *r) {
     if (next)
         seq_requeue(s, next);
     else
-        r->grammar_turned_away = false;
+        set_turned_away(r, false);
     return next;
 }
 

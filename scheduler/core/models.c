@@ -47,6 +47,13 @@ void model_free(struct sched *s, struct model *model) {
     s->status_version++;
 }
 
+/* The names that request_hash gives. */
+static bool names_as(const struct replica *a, const struct replica *b) {
+    return a->caching == b->caching && a->class_sensitive == b->class_sensitive &&
+           a->groups[0].block_tokens == b->groups[0].block_tokens &&
+           u128_equal(a->revision, b->revision);
+}
+
 /* What it takes new requests with is what gateways are to write them with. */
 static bool takes_work(const struct replica *r) {
     return r->state == REPLICA_READY && !r->draining;
@@ -55,11 +62,16 @@ static bool takes_work(const struct replica *r) {
 void model_review(struct sched *s, struct model *model) {
     model->max_capacity = model->max_context = model->logits_width = 0;
     model->features = 0;
+    model->names_alike = true;
     bool any = false;
-    const struct replica *shown = NULL;
+    const struct replica *shown = NULL, *ready = NULL;
     for (size_t i = 0; i < model->replicas.count; i++) {
         const struct replica *r = model->replicas.items[i];
         any = any || r->state != REPLICA_DOWN;
+        if (r->state == REPLICA_READY) {
+            model->names_alike = model->names_alike && (!ready || names_as(r, ready));
+            ready = r;
+        }
         model->max_capacity = MAX(model->max_capacity, r->capacity);
         model->max_context = MAX(model->max_context, r->max_context);
         if (!r->capacity)

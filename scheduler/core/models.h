@@ -32,9 +32,11 @@ struct model {
     uint32_t max_capacity;       /* most of its replicas'; 0: not known yet */
     uint64_t features;           /* those that one of its replicas has at least */
     struct wire_vectors vectors; /* of the replica registered last */
+    bool names_alike; /* its ready replicas give a prompt's blocks the same names (request_hash) */
     uint32_t request_count;
-    uint32_t waiting_new; /* sequences that wait and never ran */
-    uint32_t slot_total;  /* of its replicas */
+    uint32_t waiting_new;       /* sequences that wait and never ran */
+    uint32_t slot_total;        /* of its replicas */
+    uint32_t turned_away_count; /* replicas where grammar_turned_away */
     struct model_counts counts;
     struct admission admission;
     int64_t empty_since; /* no live replica since; NEVER: there is one */

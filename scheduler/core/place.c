@@ -152,27 +152,11 @@ bool replica_has_room(const struct replica *r, const struct sequence *q) {
     return true;
 }
 
-uint64_t replica_backlog(const struct replica *r) {
-    uint64_t backlog = 0;
-    for (uint32_t i = 0; i < r->running_count; i++) {
-        const struct sequence *q = r->running[i];
-        backlog += q->token_count > q->computed_hi ? q->token_count - q->computed_hi : 0;
-    }
-    return backlog;
-}
-
-static uint64_t load_of(struct replica *r) {
-    if (!r->backlog_known)
-        r->backlog = replica_backlog(r);
-    r->backlog_known = true;
-    return 16 * (uint64_t)r->running_count + r->backlog;
-}
-
-/* Could r cost less than `least`? What is found there is a run from the first block on, so one block
- * tells of most replicas that they hold too little. */
-static bool may_cost_less(struct sched *s, const struct sequence *q, struct replica *r,
-                          uint64_t load, uint64_t least) {
-    uint64_t cost = q->token_count + load; /* with nothing found */
+/* Could r cost less than `least`, which is what another one costs? What is found there is a run from
+ * the first block on, so one block tells of most replicas that they hold too little. */
+static bool may_cost_less(struct sched *s, const struct sequence *q, const struct replica *r,
+                          uint64_t least) {
+    uint64_t cost = q->token_count + r->load; /* with nothing found */
     if (cost < least || !r->caching)
         return cost < least;
     uint32_t block_tokens = r->groups[0].block_tokens, most = (q->token_count - 1) / block_tokens;
@@ -180,7 +164,8 @@ static bool may_cost_less(struct sched *s, const struct sequence *q, struct repl
         (cost - least) / block_tokens; /* with fewer blocks than up to this one it does not */
     if (idx >= most)
         return false;
-    request_hash(s, q->request, r);
+    if (!q->request->model->names_alike) /* else the names that the other one gave hold here, too */
+        request_hash(s, q->request, r);
     const size_t hashed = q->request->hashes.count; /* those of the prompt */
     return !hashed || block_pool_find(&r->pools[0],
                                       q->request->hashes.items[MIN(idx, hashed - 1)]) != BLOCK_NONE;
@@ -201,14 +186,18 @@ static bool has_slot(const struct sched *s, const struct replica *r, const struc
     return r->free_slot_count > (kept ? 1 : 0);
 }
 
-/* The replica where it costs least: positions to compute there, plus what is queued there
- * already. */
+/* The replica where it costs least: positions to compute there, plus what is queued there already.
+ * The cost is compared first, since it rules out most replicas; but not where a grammar is needed,
+ * because each replica that could run the sequence is asked to compile it. */
 static struct replica *choose(struct sched *s, struct sequence *q, bool *fits) {
     struct model *model = q->request->model;
     struct replica *best = NULL;
     uint64_t least = UINT64_MAX;
+    bool cost_first = model->names_alike && q->request->grammar_kind == WIRE_GRAMMAR_NONE;
     for (size_t i = 0; i < model->replicas.count; i++) {
         struct replica *r = model->replicas.items[i];
+        if (cost_first && !may_cost_less(s, q, r, least))
+            continue;
         if (!replica_fits(r, q))
             continue;
         *fits = true;
@@ -216,10 +205,9 @@ static struct replica *choose(struct sched *s, struct sequence *q, bool *fits) {
             continue;
         if (!grammar_is_ready(s, r, q->request))
             continue;
-        uint64_t load = model->replicas.count > 1 ? load_of(r) : 0;
-        if (!may_cost_less(s, q, r, load, least))
+        if (!cost_first && !may_cost_less(s, q, r, least))
             continue;
-        uint64_t cost = q->token_count - prefix_find(s, q, r) + load;
+        uint64_t cost = q->token_count - prefix_find(s, q, r) + r->load;
         if (cost >= least || !replica_has_room(r, q))
             continue;
         least = cost;
@@ -309,7 +297,7 @@ static bool preempt_for_probe(struct sched *s, const struct sequence *q) {
 
 /* A slot that the last sequence of a tenant has left is kept for one without a slot, for a moment. */
 static bool slot_is_kept(const struct sched *s, const struct model *model) {
-    for (size_t i = 0; i < model->replicas.count; i++)
+    for (size_t i = 0; i < model->replicas.count && s->now < s->slots_kept_until; i++)
         if (is_usable(model->replicas.items[i]) && model->replicas.items[i]->free_slot_count &&
             s->now < model->replicas.items[i]->slot_kept_until)
             return true;
@@ -372,7 +360,7 @@ void place_on(struct sched *s, struct sequence *q, struct replica *r) {
 
 /* A sequence whose grammar can be asked for now is back in the queue. */
 static bool wake_next(struct sched *s, const struct model *model) {
-    for (size_t i = 0; i < model->replicas.count; i++) {
+    for (size_t i = 0; i < model->replicas.count && model->turned_away_count; i++) {
         struct replica *r = model->replicas.items[i];
         if (is_usable(r) && grammars_wake_next(s, r))
             return true;
@@ -383,15 +371,14 @@ static bool wake_next(struct sched *s, const struct model *model) {
 static void place_waiting(struct sched *s, struct model *model) {
     while (model->waiting.count) {
         bool open = model->replicas.count == 0, resumed_allowed = open;
-        for (size_t i = 0; i < model->replicas.count; i++)
-            resumed_allowed = resumed_allowed || (is_usable(model->replicas.items[i]) &&
-                                                  has_credit(s, model->replicas.items[i]));
+        for (size_t i = 0; i < model->replicas.count && !resumed_allowed; i++)
+            resumed_allowed =
+                is_usable(model->replicas.items[i]) && has_credit(s, model->replicas.items[i]);
         struct sequence *first = waiting_first(&model->waiting, resumed_allowed);
         struct sequence *out = shut_out(s, model);
         struct sequence *q = out && !request_is_probe(first->request) ? out : first;
-        for (size_t i = 0; i < model->replicas.count && q; i++)
-            open = open || (is_usable(model->replicas.items[i]) &&
-                            has_slot(s, model->replicas.items[i], q));
+        for (size_t i = 0; i < model->replicas.count && q && !open; i++)
+            open = is_usable(model->replicas.items[i]) && has_slot(s, model->replicas.items[i], q);
         if (!open && q &&
             (preempt_paused(s, q) || preempt_for_probe(s, q) ||
              (q == out && preempt_for_tenant(s, q))))

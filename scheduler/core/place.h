@@ -20,8 +20,6 @@ struct u128 seq_block_hash(struct sched *s, const struct sequence *q, const stru
 /* The longest cached prefix of its known tokens into r->hits, at least one token left to compute.
  * Returns positions. */
 uint32_t prefix_find(struct sched *s, struct sequence *q, struct replica *r);
-/* Positions that the sequences in its slots have to compute still; O(sequences). */
-uint64_t replica_backlog(const struct replica *r);
 /* After prefix_find: are there blocks for all known tokens and one more, and some for the growth of
  * those that run? */
 bool replica_has_room(const struct replica *r, const struct sequence *q);

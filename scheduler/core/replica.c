@@ -5,6 +5,14 @@
 #include "scheduler/core/sequence_state.h"
 #include "scheduler/core/worker.h"
 
+static void set_state(struct sched *s, struct replica *r, enum replica_state state) {
+    r->state = state;
+    if (state == REPLICA_READY)
+        list_remove(&r->unready_link);
+    else if (!list_node_is_linked(&r->unready_link))
+        list_push(&s->unready, &r->unready_link);
+}
+
 struct replica *replica_get(struct sched *s, struct u128 id, struct model *model,
                             uint32_t rank_count, uint32_t stage_count) {
     struct replica *r = id_map_get(&s->replica_ids, id);
@@ -15,11 +23,9 @@ struct replica *replica_get(struct sched *s, struct u128 id, struct model *model
     if (r)
         return r;
     r = mem_alloc(sizeof *r);
-    *r = (struct replica){.id = id,
-                          .model = model,
-                          .state = REPLICA_GATHERING,
-                          .rank_count = rank_count,
-                          .stage_count = stage_count};
+    *r = (struct replica){
+        .id = id, .model = model, .rank_count = rank_count, .stage_count = stage_count};
+    set_state(s, r, REPLICA_GATHERING);
     id_map_put(&s->replica_ids, id, r);
     vec_push(&model->replicas, r);
     vec_push(&s->replicas, r);
@@ -37,7 +43,7 @@ bool replica_is_complete(const struct replica *r) {
 
 /* From registration to use: plan numbers, slots and pools begin anew. */
 static void replica_start(struct sched *s, struct replica *r) {
-    r->state = REPLICA_READY;
+    set_state(s, r, REPLICA_READY);
     r->draining = false;
     r->plan_number = 0;
     grammars_forget(r);
@@ -69,7 +75,7 @@ void replica_try_start(struct sched *s, struct replica *r) {
         return;
     if (!replica_is_complete(r))
         return;
-    r->state = u128_is_zero(r->fenced) ? REPLICA_GATHERING : REPLICA_FENCING;
+    set_state(s, r, u128_is_zero(r->fenced) ? REPLICA_GATHERING : REPLICA_FENCING);
     if (r->state == REPLICA_GATHERING)
         replica_start(s, r);
 }
@@ -103,7 +109,7 @@ static void sequence_lost_replica(struct sched *s, struct sequence *q) {
  */
 void replica_fail(struct sched *s, struct replica *r, enum replica_state state, bool attributable) {
     bool was_ready = r->state == REPLICA_READY;
-    r->state = state;
+    set_state(s, r, state);
     collect_suspects(s, r);
     uint32_t *dangers = NULL;
     size_t count = s->scratch.count;
@@ -149,6 +155,7 @@ void replica_free(struct sched *s, struct replica *r) {
     for (size_t i = 0; i < s->replicas.count; i++)
         if (s->replicas.items[i] == r)
             s->replicas.items[i--] = s->replicas.items[--s->replicas.count];
+    list_remove(&r->unready_link);
     id_map_remove(&s->replica_ids, r->id);
     vec_release(&r->released_slots);
     vec_release(&r->sealed_ids);
@@ -208,8 +215,8 @@ static bool is_forgotten(const struct sched *s, const struct replica *r) {
 }
 
 void replicas_run(struct sched *s) {
-    for (size_t i = s->replicas.count; i-- > 0;) {
-        struct replica *r = s->replicas.items[i];
+    LIST_EACH(at, &s->unready) {
+        struct replica *r = LIST_ITEM(at, struct replica, unready_link);
         if (r->state == REPLICA_FENCING && r->fence_until <= s->now) {
             r->fenced = (struct u128){0};
             replica_try_start(s, r);
@@ -226,14 +233,23 @@ void replicas_run(struct sched *s) {
     }
 }
 
-int64_t replicas_next(const struct sched *s) {
+/* When the first slot is no longer kept that somebody may wait for. */
+static int64_t kept_slots_next(const struct sched *s) {
     int64_t next = NEVER;
-    for (size_t i = 0; i < s->replicas.count; i++) {
+    for (size_t i = 0; i < s->replicas.count && s->slots_kept_until > s->now; i++) {
         const struct replica *r = s->replicas.items[i];
-        if (r->state == REPLICA_FENCING)
-            next = MIN(next, r->fence_until);
         if (r->slot_kept_until > s->now && r->model->waiting.count)
             next = MIN(next, r->slot_kept_until);
+    }
+    return next;
+}
+
+int64_t replicas_next(const struct sched *s) {
+    int64_t next = kept_slots_next(s);
+    for (const struct list_node *at = s->unready.next; at != &s->unready; at = at->next) {
+        const struct replica *r = LIST_ITEM(at, const struct replica, unready_link);
+        if (r->state == REPLICA_FENCING)
+            next = MIN(next, r->fence_until);
         if (waits_for_ranks(r))
             next = MIN(next, r->asked_at + ASK_AGAIN_MS);
         if (r->state == REPLICA_DOWN && !has_worker(r))

@@ -46,7 +46,7 @@ struct flight {
 
 struct replica {
     /* What every turn asks of every replica stands together. */
-    enum replica_state state;
+    enum replica_state state; /* set by replica.c alone */
     uint32_t running_count;
     uint32_t flight_count;
     uint32_t steps_in_flight;
@@ -54,14 +54,16 @@ struct replica {
     uint32_t resume_count;         /* of those running, recomputing */
     int64_t slot_kept_until;       /* the last free one is for a tenant that has none */
     struct suspect_group *testing; /* reserved for this group */
-    uint64_t backlog;         /* positions that those in slots have to compute still (place.c) */
-    bool backlog_known;       /* nothing has changed that since (replica_changed) */
-    bool grammar_turned_away; /* a sequence may be parked whose grammar was not asked for */
-    bool draining;            /* takes nothing new, but what no other replica may have (place.h) */
-    bool caching;             /* its blocks can be found by hash */
+    uint64_t load;                 /* sum of sequence.load of those in slots */
+    bool grammar_turned_away;      /* a sequence may be parked whose grammar was not asked for */
+    bool draining; /* takes nothing new, but what no other replica may have (place.h) */
+    bool caching;  /* its blocks can be found by hash */
     bool class_sensitive;
+    /* And what each placing asks of most of them. */
+    struct block_pool pools[SCHED_MAX_GROUPS];
 
     struct u128 id;
+    struct list_node unready_link; /* of sched.unready */
     struct model *model;
     uint64_t drain_arrival; /* the last request that came before it drained */
     uint32_t rank_count;
@@ -84,7 +86,6 @@ struct replica {
     uint32_t snapshot_count; /* 0: layers carry no state, or it is not kept */
     struct wire_kv_group groups[SCHED_MAX_GROUPS];
 
-    struct block_pool pools[SCHED_MAX_GROUPS];
     struct block_pool snapshots;
     uint64_t table_bytes;      /* of the pools and what goes with them */
     struct sequence **slots;   /* owned [slot_count] */
@@ -119,11 +120,6 @@ struct replica {
 /* The replica of this id, made when new; one of another model or shape is freed first. */
 struct replica *replica_get(struct sched *s, struct u128 id, struct model *model,
                             uint32_t rank_count, uint32_t stage_count);
-/* A sequence in its slots, or one that has left them, has another number of tokens or planned
- * positions. */
-static inline void replica_changed(struct replica *r) {
-    r->backlog_known = false;
-}
 /* Its sequences requeue, its workers are forgotten. */
 void replica_free(struct sched *s, struct replica *r);
 /* Have all ranks registered, and loaded? */

@@ -40,6 +40,7 @@ struct sched *sched_new(const struct sched_config *config, const struct sched_si
     word_pool_init(&s->word_pool, 64 << 20);
     list_init(&s->gateways);
     list_init(&s->models);
+    list_init(&s->unready);
     list_init(&s->parked);
     list_init(&s->records);
     list_init(&s->groups);

@@ -34,7 +34,7 @@ void seq_set_output(struct sched *s, struct sequence *q, struct tokens output,
     q->token_count = q->prompt_count + (uint32_t)output.count;
     q->tokens_hi = q->token_count;
     if (q->replica)
-        replica_changed(q->replica);
+        seq_load_review(q);
     q->logprob_base = (uint32_t)output.count;
     q->first_state = sampler_state;
 }
@@ -58,11 +58,24 @@ void seq_add_sampler_state(struct sched *s, struct sequence *q, float state) {
 void seq_append(struct sched *s, struct sequence *q, uint32_t token) {
     word_pool_reserve(&s->word_pool, &q->words, q->token_count, q->token_count + 1);
     q->words.items[q->token_count++] = token;
-    replica_changed(q->replica);
+    seq_load_review(q);
     note_token(q, token);
 }
 
 /* ---- In a slot ---- */
+
+uint32_t seq_load(const struct sequence *q) {
+    enum { ROW_LOAD = 16 };
+    if (q->slot == SLOT_NONE)
+        return 0;
+    return ROW_LOAD + (q->token_count > q->computed_hi ? q->token_count - q->computed_hi : 0);
+}
+
+void seq_load_review(struct sequence *q) {
+    uint32_t load = seq_load(q);
+    q->replica->load = q->replica->load - q->load + load;
+    q->load = load;
+}
 
 /* Tokens from here on are this replica's. */
 static void use_fingerprint(struct sequence *q, struct u128 fingerprint) {
@@ -85,7 +98,7 @@ void seq_place(struct sched *s, struct sequence *q, struct replica *r) {
     own_tokens(s, q);
     q->computed_lo = q->computed_hi = seq_begin_blocks(s, q, r);
     q->tokens_hi = q->recompute_until = q->token_count;
-    replica_changed(r);
+    seq_load_review(q);
     q->max_total = MIN(q->prompt_count + q->request->max_tokens, r->capacity);
     q->planned = 0;
     q->request->unbound_until = NEVER;
@@ -104,7 +117,7 @@ void seq_place(struct sched *s, struct sequence *q, struct replica *r) {
 
 void seq_row_planned(struct sequence *q, uint64_t plan, uint32_t token_count, bool samples) {
     q->computed_hi += token_count;
-    replica_changed(q->replica);
+    seq_load_review(q);
     q->tokens_hi += samples;
     q->rows_in_flight++;
     q->planned = plan;

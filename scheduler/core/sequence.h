@@ -53,6 +53,7 @@ struct sequence {
     uint64_t number;         /* unique in this scheduler */
     uint32_t choice;
     uint32_t slot;     /* of the replica; SLOT_NONE */
+    uint32_t load;     /* what it adds to the replica's: seq_load_review; 0: not in a slot */
     uint32_t run_idx;  /* in replica->running */
     uint8_t state;     /* enum seq_state; this and the next three: set by sequence_state.c alone */
     uint8_t finish;    /* enum wire_finish */
@@ -127,6 +128,12 @@ float seq_sampler_state(const struct sequence *q, uint32_t count);
 void seq_add_sampler_state(struct sched *s, struct sequence *q, float state);
 /* Adds one token of output. */
 void seq_append(struct sched *s, struct sequence *q, uint32_t token);
+
+/* Positions to compute before somebody that joins it on its replica; not in a slot: 0. A row costs
+ * its neighbours something even when it has a single one to compute. */
+uint32_t seq_load(const struct sequence *q);
+/* Its replica's load follows what has just changed of it: slot, tokens or planned positions. */
+void seq_load_review(struct sequence *q);
 
 /* What is queued or parked goes into a free slot of r, with the prefix that prefix_find has found
  * there and blocks for all its known tokens: r has room (place.h). */

@@ -87,7 +87,7 @@ static void enter_slot(struct sched *s, struct sequence *q) {
     q->started = true;
     q->placed_at = s->now;
     s->running++;
-    replica_changed(r);
+    seq_load_review(q);
 }
 static void leave_slot(struct sched *s, struct sequence *q, enum seq_state to) {
     struct replica *r = q->replica;
@@ -102,7 +102,7 @@ static void leave_slot(struct sched *s, struct sequence *q, enum seq_state to) {
     r->model->waiting.slotted -= was_only;
     /* a request after the other: the next one of this tenant finds a slot (place.c) */
     if (was_only && to == SEQ_DONE && r->running_count && !request_is_probe(q->request))
-        r->slot_kept_until = s->now + s->config.share_linger_ms;
+        s->slots_kept_until = r->slot_kept_until = s->now + s->config.share_linger_ms;
     last->run_idx = q->run_idx;
     r->slots[q->slot] = NULL;
     r->free_slots[r->free_slot_count++] = q->slot;
@@ -113,9 +113,9 @@ static void leave_slot(struct sched *s, struct sequence *q, enum seq_state to) {
     s->counts.preemptions += to != SEQ_DONE;
     r->model->counts.preemptions += to != SEQ_DONE;
     admission_observe(r->model, s->now - q->placed_at);
-    replica_changed(r);
-    q->replica = NULL;
     q->slot = SLOT_NONE;
+    seq_load_review(q);
+    q->replica = NULL;
     q->recomputing = false;
     q->computed_lo = q->computed_hi = 0;
     q->tokens_hi = q->token_count;
