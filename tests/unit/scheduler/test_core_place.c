@@ -111,6 +111,32 @@ TEST(place_weighs_cached_positions_against_load) {
     }
 }
 
+/* Replicas of two revisions name the same blocks differently: what the second holds is found there,
+ * though the first was looked at before. */
+TEST(place_finds_a_prefix_under_the_names_of_each_revision) {
+    struct stage *stage = stage_new(NULL);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct stage_worker *w = stage_worker(stage, i);
+        w->hello.revision = (struct u128){1, 2 + i};
+        w->hello.slot_count = i == 0 ? 1 : 4;
+        EXPECT_EQ(stage_hello(stage, w), 0);
+        stage_simple(stage, 10 + i, 8, 4); /* the first has no slot left for what comes now */
+        stage_run(stage);
+    }
+    struct wire_submit submit = stage_submit(stage, 0, 49, 1, 5);
+    stage_send(stage, &submit);
+    stage_finish(stage);
+    submit = stage_submit(stage, 1, 49, 1, 5); /* the same prompt; now both are free */
+    stage_send(stage, &submit);
+    stage_run(stage);
+    EXPECT_EQ(stage->workers[0].results.count, 0);
+    EXPECT_EQ(stage->workers[1].results.count, 1);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 1, 0, 1));
+    EXPECT_EQ(stage->requests[1].choices[0].cached, 48);
+    stage_free(stage);
+}
+
 /* A probe takes the slot of the latest, not of the first, and of each only once. */
 TEST(place_the_latest_gives_way_to_a_probe_once) {
     struct stage *stage = stage_new(NULL);
