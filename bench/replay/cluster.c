@@ -63,23 +63,6 @@ static uint64_t mix(uint64_t a, uint64_t b) {
     return x ^ (x >> 32);
 }
 
-void replay_config_default(struct replay_config *config) {
-    *config = (struct replay_config){.replicas = 1,
-                                     .slots = 256,
-                                     .block_tokens = 32,
-                                     .block_count = 400000 / 32,
-                                     .max_step_tokens = 2048,
-                                     .max_context = 131072,
-                                     .steps_in_flight = 2,
-                                     .gateways = 1,
-                                     .tenants = 1,
-                                     .copies = 1,
-                                     .speed = 1};
-    sched_config_default(&config->sched);
-    config->sched.table_bytes = UINT64_C(4) << 30; /* as the scheduler's --table-bytes */
-    replay_cost_default(&config->cost);
-}
-
 /* ---- Time spent ---- */
 
 static void core_enter(struct cluster *c) {

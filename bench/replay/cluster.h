@@ -46,9 +46,6 @@ struct replay_config {
     uint64_t seed;
     bool check; /* sched_check after every turn: for tests */
 };
-/* One replica of an H100 with Llama 3.1 8B (cost.h), the options' defaults of scheduler and worker on
- * such a GPU; the rest 1. KV cache: 400 000 positions, which is 52 GB. */
-void replay_config_default(struct replay_config *config);
 
 enum replay_state { REPLAY_OPEN, REPLAY_ANSWERED, REPLAY_REFUSED };
 /* What became of one request. Microseconds of virtual time. */

@@ -5,12 +5,6 @@
  *   arithmetic  2 * parameters operations a position, and for attention 4 * layers * width for each
  *               pair of a position and one that it attends to (scores and weighted sum)
  *   reads       all weights once, and the keys and values of each row's context
- *
- * The defaults are Llama 3.1 8B in bf16 (its config.json: 8.03e9 parameters, 32 layers, 32 heads of
- * 128, 8 heads of keys and values) on an H100 SXM (NVIDIA's data sheet: 3.35 TB/s, 989 TFLOPS dense
- * in bf16), at the shares of both that bench/gpu/step_model.py predicts for our kernels
- * (docs/performance.md): 0.83 of memory, and 8192 prompt tokens in 220 ms, which is 0.60 of the
- * arithmetic. The fixed part is in those shares.
  */
 #ifndef REPLAY_COST_H
 #define REPLAY_COST_H
@@ -34,7 +28,6 @@ struct replay_work {
     uint64_t context;   /* positions whose keys and values are read, all rows together */
 };
 
-void replay_cost_default(struct replay_cost *cost);
 /* A row of `count` positions behind `before` that are computed already. */
 void replay_work_add(struct replay_work *work, uint32_t before, uint32_t count);
 /* Microseconds, at least 1. */

@@ -3,6 +3,13 @@
  * clients see and what the scheduler costs.
  *
  * Without a trace a synthetic one is made, of Mooncake's form.
+ *
+ * By default a replica is one H100 with Llama 3.1 8B in bf16 and the defaults of the scheduler and
+ * the worker on such a GPU. The model is from its config.json: 8.03e9 parameters, 32 layers, 32 heads
+ * of 128, 8 heads of keys and values. The H100 SXM is from NVIDIA's data sheet (3.35 TB/s, 989 TFLOPS
+ * dense in bf16), at the shares of both that bench/gpu/step_model.py predicts for our kernels
+ * (docs/performance.md): 0.83 of memory, and 8192 prompt tokens in 220 ms, which is 0.60 of the
+ * arithmetic. The fixed part of a step is in those shares.
  */
 #include "base/option.h"
 #include "replay/report.h"
@@ -84,7 +91,9 @@ static const struct option_table options = {
     .arguments = "trace"};
 
 static void configure(const struct settings *s, struct replay_config *config) {
-    replay_config_default(config);
+    *config = (struct replay_config){0};
+    sched_config_default(&config->sched);
+    config->sched.table_bytes = UINT64_C(4) << 30; /* enough for the blocks of 1000 replicas */
     config->replicas = (uint32_t)s->replicas;
     config->copies = (uint32_t)s->copies;
     config->tenants = (uint32_t)s->tenants;

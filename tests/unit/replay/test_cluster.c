@@ -62,14 +62,30 @@ static uint64_t cached_tokens(const struct replay_result *result) {
     return count;
 }
 
+/* Llama 3.1 8B on an H100. */
+static const struct replay_cost COST = {.parameters = 8.03e9,
+                                        .weight_bytes = 16.06e9,
+                                        .kv_bytes = 131072,
+                                        .attention_width = 131072,
+                                        .operations = 593.4e12,
+                                        .bandwidth = 2.7805e12};
+
 /* Small replicas; everything is asserted after each turn. */
 static void configure(struct replay_config *config, uint32_t replicas) {
-    replay_config_default(config);
-    config->replicas = replicas;
-    config->slots = 16;
-    config->block_count = 2000;
-    config->gateways = 2;
-    config->check = true;
+    *config = (struct replay_config){.cost = COST,
+                                     .replicas = replicas,
+                                     .slots = 16,
+                                     .block_tokens = 32,
+                                     .block_count = 2000,
+                                     .max_step_tokens = 2048,
+                                     .max_context = 131072,
+                                     .steps_in_flight = 2,
+                                     .gateways = 2,
+                                     .tenants = 1,
+                                     .copies = 1,
+                                     .speed = 1,
+                                     .check = true};
+    sched_config_default(&config->sched);
 }
 
 static const struct replay_synthetic TALKS = {.requests = 300,
@@ -157,21 +173,19 @@ static uint32_t run_alone(struct plain_cache *cache, const struct bench_trace *t
 /* ---- Tests ---- */
 
 TEST(steps_take_what_they_compute_and_read) {
-    struct replay_cost cost;
     struct replay_work decode = {0}, prompt = {0};
-    replay_cost_default(&cost);
     replay_work_add(&decode, 1023, 1);
     EXPECT_EQ(decode.positions, 1);
     EXPECT_EQ(decode.context, 1024);
     EXPECT(decode.pairs == 1024);
     /* 16.06 GB and 1024 times 128 KiB at 2.7805 TB/s */
-    EXPECT_EQ(replay_step_us(&cost, &decode), (int64_t)((16.06e9 + 1024 * 131072.0) / 2.7805e6));
+    EXPECT_EQ(replay_step_us(&COST, &decode), (int64_t)((16.06e9 + 1024 * 131072.0) / 2.7805e6));
     replay_work_add(&prompt, 100, 2048);
     double pairs = 0;
     for (int i = 0; i < 2048; i++)
         pairs += 101 + i;
     EXPECT(prompt.pairs == pairs);
-    EXPECT_EQ(replay_step_us(&cost, &prompt),
+    EXPECT_EQ(replay_step_us(&COST, &prompt),
               (int64_t)((2 * 8.03e9 * 2048 + 4.0 * 131072 * pairs) / 593.4e6));
 }
 
