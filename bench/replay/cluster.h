@@ -25,7 +25,12 @@
 #include "replay/cost.h"
 #include "scheduler/core/sched.h"
 
-enum { REPLAY_ACK_MS = 10, REPLAY_BEAT_MS = 250, REPLAY_VOCABULARY = 128256 };
+enum {
+    REPLAY_ACK_MS = 10,
+    REPLAY_BEAT_MS = 250,
+    REPLAY_VOCABULARY = 128256,
+    REPLAY_STEPS_MAX = 8 /* of steps_in_flight */
+};
 
 struct replay_config {
     struct sched_config sched;
@@ -36,7 +41,7 @@ struct replay_config {
     uint32_t block_count;
     uint32_t max_step_tokens;
     uint32_t max_context;     /* longer requests are refused */
-    uint32_t steps_in_flight; /* at least 1 */
+    uint32_t steps_in_flight; /* 1 to REPLAY_STEPS_MAX */
     uint32_t gateways;
     uint32_t tenants; /* 1: all requests are of one */
     uint32_t copies;  /* of the trace */
