@@ -12,12 +12,16 @@
 #include "replay/cluster.h"
 
 struct fleet_worker;
+/* A worker that computes. */
+struct fleet_due {
+    int64_t ends_us; /* its step */
+    uint32_t worker;
+};
 
 struct fleet {
     const struct replay_config *config; /* borrowed */
     struct fleet_worker *workers;       /* owned [replicas] */
-    uint32_t
-        *computing; /* owned [replicas]: a heap of those that compute, the first to end in front */
+    struct fleet_due *computing;        /* owned [replicas]: a heap, the first to end in front */
     uint32_t computing_count;
     uint32_t *zeros; /* owned [slots] */
     int64_t busy_us; /* of all steps that have ended */
