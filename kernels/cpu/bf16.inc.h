@@ -9,10 +9,8 @@
  * the next columns wait in `carry` as they are. Neither changes what a chain adds.
  */
 #include "kernels/cpu/bf16.h"
+#include "kernels/cpu/inline.h"
 #include "kernels/ref/ref.h"
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline, unused))
-#define UNROLL        _Pragma("GCC unroll 16")
 
 enum { VECTORS = 16 / VW };
 #if VW == 16

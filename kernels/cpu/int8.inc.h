@@ -28,11 +28,9 @@
  */
 #include <math.h>
 
+#include "kernels/cpu/inline.h"
 #include "kernels/cpu/int8.h"
 #include "kernels/dequantize.h"
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline, unused))
-#define UNROLL        _Pragma("GCC unroll 16")
 
 enum {
     BYTES = 4 * LANES,

@@ -3,10 +3,9 @@
 #include <math.h>
 
 #include "kernels/cpu/cpu.h"
+#include "kernels/cpu/inline.h"
 #include "kernels/ref/ref.h"
 #include "kernels/scalar_math.h"
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline, unused))
 
 #define EXP_MIN (-87.3365448f) /* below: 0 */
 #define EXP_MAX 88.8f          /* 2^128 e^0.077: infinity, and n is still 128 */
@@ -86,5 +85,3 @@ ALWAYS_INLINE vf v_load_as_n(enum storage_type type, const void *p, size_t idx, 
         return v_load_i8_n((const int8_t *)p + idx, n);
     return v_load_bf16_n((const uint16_t *)p + idx, n);
 }
-
-#define UNROLL _Pragma("GCC unroll 16")
