@@ -1,6 +1,7 @@
 #include "cli/api_client.h"
 
 #include "base/clock.h"
+#include "base/loopback.h"
 #include "formats/json_document.h"
 #include "http/tls_client.h"
 
@@ -72,15 +73,10 @@ static void host_of(const struct api_client *c, char out[static sizeof c->host +
              brackets ? "]" : "", c->port);
 }
 
-static int connect_to(const struct api_client *c, struct error *err) {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
-    char port[8], host[sizeof c->host + 16];
+/* errno tells why -1. */
+static int connect_one_of(const struct addrinfo *list) {
     int fd = -1;
-    snprintf(port, sizeof port, "%u", c->port);
-    int rc = getaddrinfo(c->host, port, &hints, &list);
-    if (rc)
-        return error_set(err, ERR_NOT_FOUND, "cannot resolve '%s': %s", c->host, gai_strerror(rc));
-    for (struct addrinfo *ai = list; ai && fd < 0; ai = ai->ai_next) {
+    for (const struct addrinfo *ai = list; ai && fd < 0; ai = ai->ai_next) {
         fd = socket(ai->ai_family, ai->ai_socktype | SOCK_CLOEXEC, ai->ai_protocol);
         if (fd >= 0 && connect(fd, ai->ai_addr, ai->ai_addrlen)) {
             int saved = errno;
@@ -89,9 +85,29 @@ static int connect_to(const struct api_client *c, struct error *err) {
             fd = -1;
         }
     }
-    freeaddrinfo(list);
-    host_of(c, host);
-    return fd >= 0 ? fd : error_set_errno(err, "cannot reach http%s://%s", c->tls ? "s" : "", host);
+    return fd;
+}
+
+static int connect_to(const struct api_client *c, struct error *err) {
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
+    const char *name = c->host;
+    char port[8], host[sizeof c->host + 16];
+    snprintf(port, sizeof port, "%u", c->port);
+    for (;;) {
+        int rc = getaddrinfo(name, port, &hints, &list);
+        if (rc)
+            return error_set(err, ERR_NOT_FOUND, "cannot resolve '%s': %s", name, gai_strerror(rc));
+        int fd = connect_one_of(list), saved = errno;
+        freeaddrinfo(list);
+        if (fd >= 0)
+            return fd;
+        if (!loopback_is_missing(name, saved)) {
+            host_of(c, host);
+            errno = saved;
+            return error_set_errno(err, "cannot reach http%s://%s", c->tls ? "s" : "", host);
+        }
+        name = LOOPBACK_V6;
+    }
 }
 
 static int conn_open(struct conn *conn, const struct api_client *c, int timeout_ms,

@@ -7,11 +7,10 @@
 #include "base/fsutil.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/loopback.h"
 #include "base/pulse.h"
 
-#include <arpa/inet.h>
 #include <inttypes.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,18 +64,13 @@ void children_save(struct supervisor *s) {
 /* `wanted` if it is free now, for 0 any that is; 0: it is not. It may be taken until the child binds
  * it; then the child ends and gets another. */
 static int64_t free_port(int64_t wanted) {
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)wanted),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof at;
-    const int one = 1; /* a connection that is closing is no reason, as for the child */
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool good = fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) &&
-                !bind(fd, (struct sockaddr *)&at, sizeof at) && !listen(fd, 1) &&
-                !getsockname(fd, (struct sockaddr *)&at, &len);
+    struct sockaddr_storage at;
+    socklen_t len;
+    int fd = loopback_bind((uint16_t)wanted, &at, &len);
+    bool good = fd >= 0 && !listen(fd, 1);
     if (fd >= 0)
         close(fd);
-    return good ? ntohs(at.sin_port) : 0;
+    return good ? loopback_port(&at) : 0;
 }
 
 /* The port that a file of the run folder says; 0: none, or it is not free. */

@@ -4,15 +4,14 @@
 #include "cli/progress.h"
 
 #include "base/clock.h"
+#include "base/loopback.h"
 #include "formats/json.h"
 #include "formats/json_document.h"
 
-#include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,21 +24,20 @@ enum { READY_MS = 120000, ANSWER_MS = 600000, PROBE_MS = 3000, LOG_TAIL_BYTES = 
 
 /* A port of the loopback that a server can listen at and be reached by. */
 static int free_port(uint16_t *port, struct error *err) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof at;
-    int server = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), rc = 0;
-    int client = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (server < 0 || client < 0 || bind(server, (struct sockaddr *)&at, sizeof at) ||
-        getsockname(server, (struct sockaddr *)&at, &len) || listen(server, 1))
+    struct sockaddr_storage at;
+    socklen_t len;
+    int server = loopback_bind(0, &at, &len), rc = 0;
+    int client = server < 0 ? -1 : socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (server < 0 || client < 0 || listen(server, 1))
         rc = error_set_errno(err, "no port for a private server on 127.0.0.1");
-    else if (connect(client, (struct sockaddr *)&at, sizeof at))
+    else if (connect(client, (struct sockaddr *)&at, len))
         rc = error_set_errno(err, "a private server on 127.0.0.1 could not be reached; is the "
                                   "loopback interface up (ip link set lo up)?");
     if (server >= 0)
         close(server);
     if (client >= 0)
         close(client);
-    *port = ntohs(at.sin_port);
+    *port = rc ? 0 : loopback_port(&at);
     return rc;
 }
 

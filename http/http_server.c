@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/loopback.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -76,25 +77,42 @@ static uint16_t bound_port(int fd) {
     return ntohs(((struct sockaddr_in *)(void *)&addr)->sin_port);
 }
 
-static int open_listener(struct http_server *server, struct error *err) {
+/* On this host; listen_fd stays -1, with errno, where no address of it can be bound. */
+static int listen_on(struct http_server *server, const char *host, const char *port,
+                     struct error *err) {
     struct addrinfo hints = {.ai_family = AF_UNSPEC,
                              .ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *list = NULL;
-    char port[8];
-    snprintf(port, sizeof port, "%u", server->config.port);
-    int rc = getaddrinfo(server->host, port, &hints, &list);
+    int rc = getaddrinfo(host, port, &hints, &list);
     if (rc)
-        return error_set(err, ERR_INVALID, "cannot resolve the host '%s': %s", server->host,
+        return error_set(err, ERR_INVALID, "cannot resolve the host '%s': %s", host,
                          gai_strerror(rc));
     for (const struct addrinfo *ai = list; ai && server->listen_fd < 0; ai = ai->ai_next)
         server->listen_fd = try_listen(ai, &server->config);
-    if (server->listen_fd < 0)
-        rc = error_set_errno(err, "cannot listen on '%s' port %s", server->host, port);
-    else
-        server->port = bound_port(server->listen_fd);
+    int saved = errno;
     freeaddrinfo(list);
-    return rc;
+    errno = saved;
+    return 0;
+}
+
+static int open_listener(struct http_server *server, struct error *err) {
+    char port[8];
+    snprintf(port, sizeof port, "%u", server->config.port);
+    int rc = listen_on(server, server->host, port, err), saved = errno;
+    if (!rc && server->listen_fd < 0 && loopback_is_missing(server->host, saved)) {
+        rc = listen_on(server, LOOPBACK_V6, port, err);
+        saved = errno == EADDRINUSE ? errno : saved;
+        if (server->listen_fd >= 0)
+            log_info("there is no %s here: listening on [" LOOPBACK_V6 "]", server->host);
+    }
+    if (rc)
+        return rc;
+    errno = saved; /* of the host that was asked for */
+    if (server->listen_fd < 0)
+        return error_set_errno(err, "cannot listen on '%s' port %s", server->host, port);
+    server->port = bound_port(server->listen_fd);
+    return 0;
 }
 
 /* ---- posted functions ---- */

@@ -93,8 +93,9 @@ struct http_tls;
 struct http_config {
     /* speak TLS with this certificate (http_tls.h); borrowed until http_server_free. NULL: plain */
     struct http_tls *tls;
-    const char *host; /* "127.0.0.1", "::", "localhost", ...; NULL: 127.0.0.1 */
-    uint16_t port;    /* 0: any free one, see http_server_port */
+    /* "127.0.0.1", "::", "localhost", ...; NULL: 127.0.0.1, which is ::1 where there is none */
+    const char *host;
+    uint16_t port; /* 0: any free one, see http_server_port */
     /* SO_REUSEPORT: several processes of this user listen on it, the kernel spreads connections */
     bool share_port;
     int backlog;      /* of listen(2) */
