@@ -113,7 +113,8 @@ int hub_cache_commit(const char *cache, const char *repo, const char *revision,
     char *path = below(hub_cache_repo(cache, repo), "refs", revision);
     buf_init(&text, 0);
     if (!file_exists(path))
-        rc = error_set(err, ERR_NOT_FOUND, "'%s' is not in the cache '%s'", repo, cache);
+        rc = error_set(err, ERR_NOT_FOUND, "'%s@%s' is not in the cache '%s'", repo, revision,
+                       cache);
     if (!rc)
         rc = file_read(path, 4096, &text, err);
     if (!rc) {

@@ -361,7 +361,8 @@ int hub_cache_delete_revision(const char *cache, const char *repo, const char *r
         bool is_commit = !strcmp(revision, commit);
         snapshot = hub_cache_snapshot(cache, repo, commit);
         if (is_commit && !dir_exists(snapshot))
-            rc = error_set(err, ERR_NOT_FOUND, "'%s' is not in the cache '%s'", repo, cache);
+            rc = error_set(err, ERR_NOT_FOUND, "'%s@%s' is not in the cache '%s'", repo, commit,
+                           cache);
         if (!rc)
             hub_walk(refs_dir, remove_ref,
                      &(struct ref_sweep){.commit = commit, .path = is_commit ? NULL : ref});

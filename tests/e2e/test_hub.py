@@ -466,6 +466,8 @@ def test_list_delete_and_prune():
         p.repo.revisions["v1"] = p.repo.commit
         p.pull(f"{NAME}@v1")
         assert json.loads(p.run("delete", "--json", f"{NAME}@v1")[1])["freed"] == 0 and p.snapshot().exists(), "main still means it"
+        for missing in ("v2", "0" * 40):
+            p.refused(f"'{NAME}@{missing}' is not in the cache", f"{NAME}@{missing}", command="delete")
         (p.folder / "blobs" / ("a" * 64 + ".12345678.incomplete")).write_bytes(b"given up" * 1000)
         assert json.loads(p.run("prune", "--json")[1])["freed"] >= 8000
         assert json.loads(p.run("delete", "--json", NAME)[1])["freed"] > len(BIG)
