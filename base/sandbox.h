@@ -1,17 +1,17 @@
 /*
- * sandbox.h - what a process gives up once it has started: whoever gets to run code of his own in it
- * starts no program, makes no process, opens no kind of socket that the process does not use, sends
- * no signal to others, and reaches neither into them nor for the kernel's less trodden calls.
+ * sandbox.h - what a process gives up once it has started. An attacker who gets to run code in it
+ * cannot start a program or another process, open a kind of socket that the process does not use,
+ * signal or inspect other processes, or use the kernel's rarely used system calls.
  *
- * no_new_privs and a seccomp filter, over all threads, those that are already there included. A
- * refused call fails with EPERM (ENOSYS where libraries have another way), so nothing dies of it.
- * What the filter refuses stands in a table (sandbox.c); all else goes on as before, since drivers of
- * GPUs, libc and ZeroMQ need calls that nobody has listed.
+ * This is done with no_new_privs and a seccomp filter over all threads, those that already run
+ * included. A refused call fails with EPERM (with ENOSYS where libraries then try another way), so no
+ * process ends because of it. A table in sandbox.c lists what is refused. Everything else is allowed,
+ * since GPU drivers, libc and ZeroMQ use calls that nobody has listed.
  *
- * Files are a second step, by Landlock, for processes that need few of them (sandbox_files.c): they
- * read what the system's libraries read and what their options name, and write to their run folder
- * and their cache alone. A worker reads weights from anywhere and a driver's devices, so it keeps
- * all.
+ * Files are a second step, by Landlock, for processes that need few of them (sandbox_files.c). Such a
+ * process may read what the system's libraries read and what its options name, and may write only to
+ * its run folder and its cache. A worker reads weights from anywhere and a driver's devices, so it
+ * keeps access to all files.
  */
 #ifndef BASE_SANDBOX_H
 #define BASE_SANDBOX_H

@@ -1,18 +1,19 @@
 /*
  * lease.h - the right to lead, which one process has at a time, from an engine that grants it.
  *
- * A lease is held until it is given back, its holder dies, or the engine has not heard of it for its
- * time to live. The holder's own clock ends it earlier than the engine's does (a tenth of the time), so
- * that it stops before another begins; but a process may be paused at any point, so what the holder
- * says must be ordered by something else, too. For that each grant comes with a number that is above
- * those of all grants before, and the holder's messages bear it (the scheduler's epoch).
+ * A lease is held until it is given back, its holder dies, or the engine has not heard from the
+ * holder for the lease's time to live. The holder stops a tenth of that time before the engine would
+ * give the lease to another. A process may be paused at any point, though, so time alone cannot order
+ * what old and new holders say. Therefore each grant has a number above those of all grants before
+ * it, and the holder's messages carry that number (the scheduler's epoch).
  *
  * Invariants:
  *   (1) Two grants of one name never have the same number, and a later one has a higher one.
  *   (2) lease_is_held is false from the holder's deadline on, whatever the keeper's thread does: it
  *       compares with a clock that goes on while the machine sleeps. The time of day decides nothing.
  *   (3) What is stored and cannot be a grant's number (no digits, or further above `least` than
- *       LEASE_AHEAD_MAX) counts as none: it is written over, and no number is reached that nothing is above.
+ *       LEASE_AHEAD_MAX) counts as none and is written over. So a wrong number cannot drive the
+ *       numbers to their end.
  *   (4) A lease that was lost is not taken again by the same struct: its holder ends.
  *
  * Threading: lease_is_held from any thread; all else from the one that made it.

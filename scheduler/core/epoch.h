@@ -1,12 +1,12 @@
 /*
  * epoch.h - which frames a scheduler may believe, and when it has been replaced.
  *
- * An epoch is (number, random instance), so any two are ordered. Peers adopt higher epochs; a frame
- * of a lower one they drop, and answer with a heartbeat on the connection it came by. A scheduler
- * starts above the wall clock. While it is young it rises above whatever a peer bears that it has
- * not served yet: that is left from a scheduler that is gone, or a clock went back. Later, or from
- * a peer that it has served, a higher epoch means that a newer scheduler lives: this one has to
- * exit. A number that no clock explains is nobody's (EPOCH_AHEAD_MAX_MS).
+ * An epoch is (number, random instance), so any two are ordered. Peers adopt higher epochs. They drop
+ * a frame of a lower one, and answer it with a heartbeat on the same connection. A scheduler starts
+ * above the wall clock. While it is young, it rises above a higher epoch of a peer that it has not
+ * served yet: that epoch is left from a scheduler that is gone, or a clock went back. Later, or from
+ * a peer that it has served, a higher epoch means that a newer scheduler lives, and this one has to
+ * exit. A number too far ahead of the clock (EPOCH_AHEAD_MAX_MS) is ignored.
  */
 #ifndef SCHEDULER_CORE_EPOCH_H
 #define SCHEDULER_CORE_EPOCH_H

@@ -1,9 +1,11 @@
 /*
- * poison.h - which request kills its worker? Only deaths that a request can have caused count. Those in flight
- * at one are suspects until they have come past the position they were at. At the second such death
- * of a sequence the suspects are set apart: halves of them run alone on one replica, one half at a
- * time; the half that dies is halved again; one that kills its worker alone is refused. So a killer
- * among n costs two deaths and then log2(n).
+ * poison.h - finds the request that crashes its worker.
+ *
+ * Only a crash counts: an end of the worker that a request can have caused. Sequences that were in
+ * flight at a crash are suspects until they are past the position where they were. When a sequence
+ * sees its second crash, the suspects are set apart from all others. Halves of them run alone on one
+ * replica, one half at a time. The half that crashes is halved again, and one that crashes its worker
+ * alone is refused. So one bad request among n costs two crashes and then log2(n).
  */
 #ifndef SCHEDULER_CORE_POISON_H
 #define SCHEDULER_CORE_POISON_H

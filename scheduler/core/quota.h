@@ -1,18 +1,18 @@
 /*
  * quota.h - what one tenant may take: requests at one time, tokens a minute, its share of steps.
  *
- * A Submit tells its tenant's bounds, as the key's line at the gateway says them; the last one told
- * counts. They hold for all gateways and models together, which is why they are judged here. Two
- * that differ do not add up: a tenant has one quota.
+ * Each Submit carries the bounds of its tenant, which the gateway has from its list of keys. A tenant
+ * has one quota, with the bounds that were told last. They hold for all gateways and models together,
+ * which is why the scheduler judges them.
  *
- * Requests: those of the tenant that have not ended. Tokens: a bucket that holds a minute's and fills
- * steadily. A request is taken while anything is in it, and takes out its prompt when it is taken and
- * each token when it is made; so the bucket may go below nothing, and the tenant waits until it is
- * paid back. Over any long time no more tokens are made than the bound says, and no request is too
- * large to be ever taken.
+ * Requests are bounded by how many of the tenant's have not ended. Tokens are bounded by a bucket
+ * that holds the tokens of a minute and fills steadily. A request is accepted while the bucket has
+ * any token. It takes out the tokens of its prompt when it is accepted, and one for each token made.
+ * So the bucket may fall below zero, and then the tenant waits until it has filled again. Over a long
+ * time no more tokens are made than the bound says, and no request is too large to be accepted.
  *
- * What was taken before is never refused when it is submitted again; it counts as open, and its new
- * tokens are charged. A new scheduler begins with full buckets.
+ * A request that was accepted before is never refused when it is submitted again. It counts as open,
+ * and its new tokens are charged. A new scheduler begins with full buckets.
  *
  * Invariants (quotas_check asserts them):
  *   (1) open is the number of the quota's requests that are counted (request.quota_open).

@@ -1,7 +1,7 @@
 /*
- * step_cost.h - what a step costs: so much for any, so much a row and so much a token, by least
- * squares over the last steps. What they do not tell apart (all were of one size) counts as the
- * rows' and tokens', which the first smaller step puts right.
+ * step_cost.h - what a step costs: a fixed part, a part for each row and a part for each token,
+ * fitted by least squares to the last steps. When all of those had the same size, the fit cannot tell the
+ * parts apart, and the cost counts as that of rows and tokens. The first smaller step corrects this.
  */
 #ifndef SCHEDULER_CORE_STEP_COST_H
 #define SCHEDULER_CORE_STEP_COST_H

@@ -1,8 +1,9 @@
 /*
  * waiting.h - the queues of one model: who is next.
  *
- * A tenant here is whoever shares: a key, or where no key is asked for an address (Submit's share).
- * Bounds, prefixes and streams are of Submit's tenant, which is then one for all.
+ * A tenant here is whoever takes turns with others: a key, or, where clients need no key, an address
+ * (request.share_id). Quotas, cached prefixes and streams belong to the tenant that Submit names
+ * (request.tenant_id). Without keys that one is the same for all clients.
  *
  * New sequences wait in a heap of their tenant, by priority, then arrival. Resumed ones (they ran
  * before, here or under another scheduler) wait in one heap, least to compute again first, then
