@@ -10,9 +10,8 @@
  *   (1) keys are unique, 1 to GGUF_NAME_MAX bytes without zeros, sorted; every value lies in the
  *       mapping;
  *   (2) tensor names are unique, sorted (struct tensor, as in safetensors.h); dims are in row-major
- *       order, so the last
- *       one is GGUF's first; rows are whole blocks; every tensor's bytes lie in its file, aligned
- *       as the file says;
+ *       order, so the last one is GGUF's first; rows are whole blocks; every tensor's bytes lie in
+ *       its file, aligned as the file says;
  *   (3) parts (general names "-00001-of-00003.gguf") are complete and agree on their count;
  *       metadata is the first's.
  *

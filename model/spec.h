@@ -10,13 +10,14 @@
  * and its step.
  *
  * A layer, with x the residual stream and a missing norm the identity:
- *   serial:    x = x + s mixer_post(mixer(mixer_norm(x))), then the same with the feed-forward and its norms.
+ *   serial:    x = x + s mixer_post(mixer(mixer_norm(x))), then the same with the feed-forward and
+ *              its norms.
  *   norm_last: x = mixer_norm(x + s mixer(x)), then the same with the feed-forward.
- *   parallel: x = x + s mixer(mixer_norm(x)) + s ffn(ffn_norm(x)); without an ffn_norm the
- *   feed-forward takes
- *              mixer_norm(x).
- * A mixer may have another beside it that takes the same: x = x + s mixer(mixer_norm(x)) + t
- * beside(mixer_norm(x)), serial. Only one of the two has keys and values, and only one a state.
+ *   parallel:  x = x + s mixer(mixer_norm(x)) + s ffn(ffn_norm(x)); without an ffn_norm the
+ *              feed-forward takes mixer_norm(x).
+ * In a serial layer a second mixer may stand beside the first and take the same input:
+ *              x = x + s mixer(mixer_norm(x)) + t beside(mixer_norm(x)).
+ * At most one of the two has keys and values, and at most one has a state.
  *
  * Invariants of a spec made by spec_read: every count is positive and bounded (SPEC_ limits), so
  * sizes computed from it in 64 bits do not overflow; kv_heads divides heads; rotary dims are even

@@ -26,14 +26,12 @@
  * the messages.
  *
  * Invariants:
- *   (1) A frame with a bad header, length, checksum or major version, from a routing id that is not
- *       of our form, of a
- *       lower epoch, or before registration is counted and dropped. Kinds we do not know are
- *       dropped.
+ *   (1) A frame is counted and dropped if its header, length, checksum or major version is bad, its
+ *       routing id is not of our form, its epoch is lower, or it comes before registration. Kinds
+ *       that we do not know are dropped.
  *   (2) After `gone` or `lost` nothing of the old registration is delivered.
- *   (3) A server never answers a malformed frame. A well-formed one from a peer it does not know
- *       (any more), or of a
- *       lower epoch, is answered with BLOCKS_LOST: register again.
+ *   (3) A server never answers a malformed frame. A well-formed one from a peer that it does not
+ *       know (any more), or of a lower epoch, is answered with BLOCKS_LOST: register again.
  *   (4) Heartbeats go out every heartbeat_ms as long as the owner dispatches, and only then: they
  *       vouch for its thread.
  *   (5) A server hears nobody who is not proven (link_guard.h): ipc by the peer's user, tcp by a key

@@ -1,7 +1,9 @@
 /*
- * export_planner.h - making a plan (export.h), inside: its state and the making of items, which the
- * parts of a network share. Each part is a file with one entry that takes a tensor that crosses
- * from one format to the other in another form; whatever none takes goes over under another name
+ * export_planner.h - how a plan (export.h) is made: its state, and the calls that add items to it.
+ * Private to export_*.c.
+ *
+ * Each part of a network has a file with one entry. The entry takes those tensors that change their
+ * form from one format to the other. A tensor that no part takes only gets another name
  * (export_plan.c).
  */
 #ifndef MODEL_EXPORT_PLANNER_H

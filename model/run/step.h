@@ -10,7 +10,7 @@
  *
  * Invariants:
  *   (1) graphs change no bit: padding rows come behind and output rows do not depend on each other
- *       (kernels/ ops.h);
+ *       (kernels/ops.h);
  *   (2) a recorded graph holds pointers of `forward` and of the results' arrays, which live as
  *       long;
  *   (3) after a bucket's first step nothing is allocated.

@@ -10,9 +10,8 @@
  *
  * Invariants:
  *   (1) A file is used only when it is whole (its own checksum), was made from this very source (a
- *       hash of all its
- *       bytes) by this very program (its build id), belongs to this user and can be written by no
- *       one else. Otherwise the source is read and the file made anew.
+ *       hash of all its bytes) by this very program (its build id), belongs to this user and can be
+ *       written by no one else. Otherwise the source is read and the file made anew.
  *   (2) A file is never changed once it is there, only replaced (rename): a mapping never changes.
  *   (3) Nothing here ever fails a load: without a folder that can be written all goes on as before.
  *
