@@ -3,9 +3,9 @@
 #ifndef KERNELS_CPU_INLINE_H
 #define KERNELS_CPU_INLINE_H
 
-/* Sanitized builds, and what tests alone run (KERNEL_PARTS_CALLED), call the parts instead: the same
+/* Sanitized builds, and what tests alone run (KERNEL_NOT_INLINED), call the parts instead: the same
  * operations in the same order, compiled and checked once and not in each of a hundred copies. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(KERNEL_PARTS_CALLED)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(KERNEL_NOT_INLINED)
 #define ALWAYS_INLINE static __attribute__((unused))
 #define UNROLL
 #else
