@@ -48,6 +48,7 @@ drawn() { # drawn SHARES NAME...: one of so many equal shares of the names
 }
 
 # --- packages: need_packages NAME... ---
+can_be_root() { [ "$(id -u)" = 0 ] || command -v sudo >/dev/null; }
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"
     elif command -v sudo >/dev/null; then sudo "$@"

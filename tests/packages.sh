@@ -66,7 +66,8 @@ missing_packages() { # missing_packages DISTRIBUTION NAME...: in the distributio
 install_packages() { # install_packages DISTRIBUTION NAME...
     case $1 in
     debian)
-        as_root env DEBIAN_FRONTEND=noninteractive apt-get update -q >&2 </dev/null || true
+        # who cannot be root is told the second command, which names the packages
+        ! can_be_root || as_root env DEBIAN_FRONTEND=noninteractive apt-get update -q >&2 </dev/null || true
         as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends "${@:2}" >&2 </dev/null
         ;;
     fedora) as_root dnf install -q -y --setopt=install_weak_deps=False "${@:2}" >&2 </dev/null ;;

@@ -55,6 +55,12 @@ installs mint_by_its_kin 'ID=linuxmint\nID_LIKE="ubuntu debian"\n' '' "$apt $deb
 installs fedora 'ID=fedora\nVERSION_ID=42\n' '' "$dnf $fedora_all"
 installs rocky_by_its_kin 'ID="rocky"\nID_LIKE="rhel centos fedora"\n' '' "$dnf $fedora_all"
 installs nothing_where_all_is_there 'ID=fedora\n' "$fedora_all" ''
+printf 'ID=debian\nVERSION_ID="12"\n' >"$here/os-release"
+tool dpkg-query 'exit 1'
+told=$(PATH="$here:$PATH" TRIREME_OS_RELEASE="$here/os-release" bash -c '. "$0"; id() { echo 1000; }; command() { [ "$2" != sudo ] && builtin command "$@"; }
+    need_packages cmake gcc' "$ROOT/tests/lib.sh" 2>&1 | grep '^dev:')
+wanted="dev: this needs root and there is no sudo; run as root: env DEBIAN_FRONTEND=noninteractive $apt cmake gcc"
+if [ "$told" = "$wanted" ]; then ok dev.who_cannot_be_root_is_told_what_to_install; else not_ok dev.who_cannot_be_root_is_told_what_to_install "it is '$told'"; fi
 for system in 'debian 12 yes' 'debian 13 no' 'ubuntu 24.04 no' 'fedora 42 no'; do
     read -r id version wanted <<<"$system"
     printf 'ID=%s\nVERSION_ID="%s"\n' "$id" "$version" >"$here/os-release"
