@@ -52,3 +52,21 @@ uint16_t loopback_port(const struct sockaddr_storage *at) {
     memcpy(&v4, at, sizeof v4);
     return ntohs(v4.sin_port);
 }
+
+int loopback_free_port(uint16_t *port, struct error *err) {
+    struct sockaddr_storage at;
+    socklen_t len;
+    int server = loopback_bind(0, &at, &len), rc = 0;
+    int client = server < 0 ? -1 : socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (server < 0 || client < 0 || listen(server, 1))
+        rc = error_set_errno(err, "no port for a server on 127.0.0.1");
+    else if (connect(client, (struct sockaddr *)&at, len))
+        rc = error_set_errno(err, "a server on 127.0.0.1 could not be reached; is the loopback "
+                                  "interface up (ip link set lo up)?");
+    if (server >= 0)
+        close(server);
+    if (client >= 0)
+        close(client);
+    *port = rc ? 0 : loopback_port(&at);
+    return rc;
+}

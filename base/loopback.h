@@ -7,7 +7,7 @@
 #ifndef BASE_LOOPBACK_H
 #define BASE_LOOPBACK_H
 
-#include "base/base.h"
+#include "base/error.h"
 
 #include <sys/socket.h>
 
@@ -21,5 +21,8 @@ bool loopback_is_missing(const char *host, int error);
 int loopback_bind(uint16_t port, struct sockaddr_storage *at, socklen_t *len);
 /* The port of what loopback_bind filled. */
 uint16_t loopback_port(const struct sockaddr_storage *at);
+/* A port of the loopback that is free now and that a client can reach. ERR_IO says why there is
+ * none. */
+MUST_CHECK int loopback_free_port(uint16_t *port, struct error *err);
 
 #endif

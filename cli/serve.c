@@ -9,6 +9,7 @@
 #include "base/fsutil.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/loopback.h"
 #include "gateway/gateway_main.h"
 #include "proto/link.h"
 #include "proto/link_key.h"
@@ -448,9 +449,19 @@ static int check_file_limit(struct error *err) {
         (unsigned long long)had, FILES_MIN);
 }
 
+/* A server on the loopback that nobody could ever reach is not started. */
+static int check_loopback(const char *host, struct error *err) {
+    uint16_t ignored;
+    if (strcmp(host, "127.0.0.1") != 0 && strcmp(host, "localhost") != 0)
+        return 0;
+    return loopback_free_port(&ignored, err);
+}
+
 static int serve(struct serve *s) {
     struct error err;
     int rc = check_file_limit(&err);
+    if (!rc)
+        rc = check_loopback(s->settings->host, &err);
     if (!rc)
         rc = serve_models_find(&s->models, s->settings->model, s->argc, s->argv, &err);
     if (!rc)

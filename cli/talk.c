@@ -16,30 +16,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { READY_MS = 120000, ANSWER_MS = 600000, PROBE_MS = 3000, LOG_TAIL_BYTES = 4000 };
-
-/* A port of the loopback that a server can listen at and be reached by. */
-static int free_port(uint16_t *port, struct error *err) {
-    struct sockaddr_storage at;
-    socklen_t len;
-    int server = loopback_bind(0, &at, &len), rc = 0;
-    int client = server < 0 ? -1 : socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (server < 0 || client < 0 || listen(server, 1))
-        rc = error_set_errno(err, "no port for a private server on 127.0.0.1");
-    else if (connect(client, (struct sockaddr *)&at, len))
-        rc = error_set_errno(err, "a private server on 127.0.0.1 could not be reached; is the "
-                                  "loopback interface up (ip link set lo up)?");
-    if (server >= 0)
-        close(server);
-    if (client >= 0)
-        close(client);
-    *port = rc ? 0 : loopback_port(&at);
-    return rc;
-}
 
 /* The private server ends with us (SIGTERM when this process is gone), in a session of its own so
  * that Ctrl-C is for us alone. */
@@ -118,7 +98,7 @@ static int wait_ready(struct talk *t, struct error *err) {
 static int serve_path(struct talk *t, const char *model, struct error *err) {
     char log[80], url[64];
     uint16_t port;
-    int rc = free_port(&port, err);
+    int rc = loopback_free_port(&port, err);
     if (rc)
         return rc;
     snprintf(t->run_dir, sizeof t->run_dir, "/tmp/trireme-talk-XXXXXX");

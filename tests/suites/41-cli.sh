@@ -91,9 +91,10 @@ with_few_files() { ulimit -n 24 && says 1 'may open only 24 files' "$@"; }
 check run_says_at_once_that_too_few_files_may_be_open with_few_files "$trireme" run "$model" hello
 if unshare -n true 2>/dev/null; then
     check run_says_at_once_that_the_loopback_is_down says 1 'is the loopback interface up' unshare -n "$trireme" run "$model" hello
+    check serve_says_at_once_that_the_loopback_is_down says 1 'is the loopback interface up' unshare -n "$trireme" serve "$model" --run-dir "$dir/down"
     check run_works_without_version_4 env T="$trireme" M="$model" unshare -n bash -c 'ip link set lo up && ip addr del 127.0.0.1/8 dev lo && timeout 60 "$T" run "$M" hello'
 else
-    for name in run_says_at_once_that_the_loopback_is_down run_works_without_version_4; do skip netns cli.$name "no network namespaces here"; done
+    for name in run_says_at_once_that_the_loopback_is_down serve_says_at_once_that_the_loopback_is_down run_works_without_version_4; do skip netns cli.$name "no network namespaces here"; done
 fi
 run_twice() {
     local first second

@@ -43,7 +43,29 @@ TEST(loopback_binds_version_4_where_there_is_one) {
     EXPECT_EQ(try_ports(AF_INET), 0);
 }
 
+TEST(loopback_free_port_can_be_bound) {
+    struct sockaddr_storage at;
+    socklen_t len;
+    uint16_t port;
+    struct error err;
+    EXPECT_EQ(loopback_free_port(&port, &err), 0);
+    EXPECT(port);
+    int fd = loopback_bind(port, &at, &len);
+    EXPECT(fd >= 0);
+    close(fd);
+}
+
 enum { NO_NAMESPACES = 77 };
+/* In a namespace whose loopback is down. */
+static int while_down(void) {
+    uint16_t port;
+    struct error err;
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNET))
+        return NO_NAMESPACES;
+    return loopback_free_port(&port, &err) && !port && strstr(err.text, "ip link set lo up") ? 0
+                                                                                             : 1;
+}
+
 /* In a namespace whose loopback has version 6 alone. */
 static int without_version_4(void) {
     struct ifreq lo = {.ifr_name = "lo", .ifr_flags = IFF_UP};
@@ -62,13 +84,27 @@ static int without_version_4(void) {
     return try_ports(AF_INET6);
 }
 
-TEST(loopback_binds_version_6_where_that_is_all) {
+/* What it says in a process of its own; -1: that one crashed. */
+static int apart(int (*run)(void)) {
     int status;
     pid_t child = fork();
     if (!child)
-        _exit(without_version_4());
-    EXPECT(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status));
-    if (WEXITSTATUS(status) == NO_NAMESPACES)
+        _exit(run());
+    return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status)
+               ? WEXITSTATUS(status)
+               : -1;
+}
+
+TEST(loopback_binds_version_6_where_that_is_all) {
+    int rc = apart(without_version_4);
+    if (rc == NO_NAMESPACES)
         SKIP("netns", "no network namespaces here");
-    EXPECT_EQ(WEXITSTATUS(status), 0);
+    EXPECT_EQ(rc, 0);
+}
+
+TEST(loopback_says_when_it_is_down) {
+    int rc = apart(while_down);
+    if (rc == NO_NAMESPACES)
+        SKIP("netns", "no network namespaces here");
+    EXPECT_EQ(rc, 0);
 }
