@@ -3,6 +3,8 @@
  */
 #include "grammar/schema_internal.h"
 
+#include <pthread.h>
+
 #include "formats/json.h"
 
 enum { FEW_NUMBERS = 32 }; /* the numbers of a longer list are taken without exponents alone */
@@ -26,12 +28,49 @@ enum { FEW_NUMBERS = 32 }; /* the numbers of a longer list are taken without exp
     "(?:" H ":){1,4}(?::" H "){1,3}|(?:" H ":){1,3}(?::" H "){1,4}|"                               \
     "(?:" H ":){1,2}(?::" H "){1,5}|" H ":(?::" H "){1,6}|:(?:(?::" H "){1,7}|:)|"                 \
     "(?:" H ":){6}" IPV4 "|::(?:" H ":){0,5}" IPV4 "|(?:" H ":){1,5}:(?:" H ":){0,1}" IPV4 ")"
-#define ATOM     "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-#define URI_TAIL "(?:[A-Za-z0-9._~:/?\\[\\]@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*"
-#define FRAGMENT "(?:#" URI_TAIL ")?"
-#define SCHEME   "[A-Za-z][A-Za-z0-9+.-]*:"
-/* A relative reference's first segment holds no colon (RFC 3986, 4.2). */
-#define RELATIVE      "(?:[A-Za-z0-9._~@!$&'()*+,;=-]|%[0-9A-Fa-f]{2})*(?:[/?]" URI_TAIL ")?"
+#define HOST LABEL "(?:\\." LABEL ")*"
+/* RFC 5321, 4.1.2; what stands in quotes, and addresses as literals */
+#define ATOM_OF(more) "[A-Za-z0-9!#$%&'*+/=?^_`{|}~" more "-]+"
+#define MAILBOX(more, host)                                                                        \
+    "(?:" ATOM_OF(more) "(?:\\." ATOM_OF(more) ")*|\"(?:[ !#-\\[\\]-~" more                        \
+                                               "]|\\\\[ -~])*\")@(?:" host "|\\[(?:" IPV4          \
+                                               "|[Ii][Pp][Vv]6:" IPV6 ")\\])"
+
+/* RFC 3986; `ucs` are the further characters of RFC 3987, `own` those of private use, in queries
+ * alone. A relative reference's first segment holds no colon. */
+#define UCS            "\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{efffd}"
+#define OWN            "\\ue000-\\uf8ff\\u{f0000}-\\u{10fffd}"
+#define UNIT(more)     "(?:[A-Za-z0-9._~!$&'()*+,;=" more "-]|%[0-9A-Fa-f]{2})"
+#define SCHEME         "[A-Za-z][A-Za-z0-9+.-]*:"
+#define SEGMENTS(ucs)  "(?:/" UNIT(":@" ucs) "*)*"
+#define IP_LITERAL     "\\[(?:" IPV6 "|[Vv][0-9A-Fa-f]+\\.[A-Za-z0-9._~!$&'()*+,;=:-]+)\\]"
+#define AUTHORITY(ucs) "(?:" UNIT(":" ucs) "*@)?(?:" IP_LITERAL "|" UNIT(ucs) "*)(?::[0-9]*)?"
+#define HIERARCHY(ucs, first)                                                                      \
+    "(?://" AUTHORITY(ucs) SEGMENTS(ucs) "|/(?:" UNIT(":@" ucs) "+" SEGMENTS(ucs) ")?|" UNIT(      \
+        first ucs) "+" SEGMENTS(ucs) ")?"
+#define QUERY_FRAGMENT(ucs, own) "(?:\\?" UNIT(":@/?" ucs own) "*)?(?:#" UNIT(":@/?" ucs) "*)?"
+#define URI(ucs, own)            SCHEME HIERARCHY(ucs, ":@") QUERY_FRAGMENT(ucs, own)
+#define REFERENCE(ucs, own)                                                                        \
+    "(?:" SCHEME HIERARCHY(ucs, ":@") "|" HIERARCHY(ucs, "@") ")" QUERY_FRAGMENT(ucs, own)
+/* RFC 5892, as far as a small automaton holds it: a label begins with no mark, neither begins nor
+ * ends with a hyphen, and has nothing that is disallowed among letters. A middle dot stands between
+ * l's, a keraia before a Greek letter, geresh and gershayim behind a Hebrew one. */
+#define IDN_NOT                                                                                    \
+    "\\x00-\\x7f\\u00b7\\u0375\\u05f3\\u05f4\\u0640\\u07fa\\u3002\\u302e\\u302f\\u3031-\\u3035"    \
+    "\\u303b\\uff0e\\uff20\\uff61"                                                                 \
+    "\\u0080-\\u00a0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000"
+/* marks of the scripts that are seen most */
+#define IDN_MARK                                                                                   \
+    "\\u0300-\\u036f\\u0483-\\u0489\\u0591-\\u05bd\\u0610-\\u061a\\u064b-\\u065f\\u0900-\\u0903"   \
+    "\\u093a-\\u093c\\u093e-\\u094f\\u1ab0-\\u1aff\\u1dc0-\\u1dff\\u20d0-\\u20ff\\u302a-\\u302f"   \
+    "\\u3099\\u309a\\ufe20-\\ufe2f"
+#define IDN_MARKED                                                                                 \
+    "l(?:\\u00b7l)+|\\u0375[\\u0370-\\u03ff\\u1f00-\\u1fff]|"                                      \
+    "[\\u0591-\\u05f2\\ufb1d-\\ufb4f][\\u05f3\\u05f4]+"
+#define IDN_FIRST     "(?:[^" IDN_NOT IDN_MARK "\\u200c\\u200d]|" IDN_MARKED ")"
+#define IDN_OTHER     "(?:[^" IDN_NOT "]|" IDN_MARKED ")"
+#define IDN_LABEL     "(?:[A-Za-z0-9]|" IDN_FIRST ")(?:-*(?:[A-Za-z0-9]|" IDN_OTHER "))*"
+#define IDN_HOST      IDN_LABEL "(?:[.\\u3002\\uff0e\\uff61]" IDN_LABEL ")*"
 #define VARIABLE_CHAR "(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})"
 #define VARIABLE      VARIABLE_CHAR "(?:\\.?" VARIABLE_CHAR ")*(?:\\*|:[1-9]\\d{0,3})?"
 #define PERIOD        "(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)"
@@ -44,13 +83,17 @@ static const struct {
     {"date", DATE},
     {"time", TIME},
     {"duration", "P(?:" PERIOD "(?:" CLOCK ")?|" CLOCK "|\\d+W)"},
-    {"email", ATOM "(?:\\." ATOM ")*@" LABEL "(?:\\." LABEL ")*"},
-    {"hostname", LABEL "(?:\\." LABEL ")*"},
+    {"email", MAILBOX("", HOST)},
+    {"idn-email", MAILBOX("\\u0080-\\ud7ff\\ue000-\\u{10ffff}", IDN_HOST)},
+    {"hostname", HOST},
+    {"idn-hostname", IDN_HOST},
     {"ipv4", IPV4},
     {"ipv6", IPV6},
     {"uuid", "[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"},
-    {"uri", SCHEME URI_TAIL FRAGMENT},
-    {"uri-reference", "(?:" SCHEME URI_TAIL "|" RELATIVE ")" FRAGMENT},
+    {"uri", URI("", "")},
+    {"uri-reference", REFERENCE("", "")},
+    {"iri", URI(UCS, OWN)},
+    {"iri-reference", REFERENCE(UCS, OWN)},
     /* RFC 6570: literals and expressions in braces */
     {"uri-template",
      "(?:[^\\x00-\\x20\"%<>\\\\^`{|}\\x7f]|%[0-9A-Fa-f]{2}|\\{[+#./;?&=,!@|]?" VARIABLE
@@ -73,6 +116,45 @@ static const struct {
 #define JSON_TEXT JSON_AROUND(JSON_LEAF, JSON_AROUND(JSON_LEAF, JSON_FLAT))
 
 /* ---- automata of strings ---- */
+
+/* A format's automaton is made once in a process, however many schemas ask for it; each of them is
+ * charged what it took, so that its limits do not depend on those before. */
+static struct {
+    struct dfa dfa; /* empty: not made yet */
+    uint32_t cost;  /* states of the fuel */
+} made[ARRAY_LEN(FORMATS)];
+static pthread_mutex_t made_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static void dfa_copy(const struct dfa *from, struct dfa *to) {
+    *to = (struct dfa){0};
+    vec_reserve(&to->states, from->states.count);
+    vec_reserve(&to->edges, from->edges.count);
+    memcpy(to->states.items, from->states.items, from->states.count * sizeof *to->states.items);
+    if (from->edges.count)
+        memcpy(to->edges.items, from->edges.items, from->edges.count * sizeof *to->edges.items);
+    to->states.count = from->states.count;
+    to->edges.count = from->edges.count;
+}
+
+static int format_dfa(struct builder *b, size_t format, struct dfa *out, struct error *err) {
+    int rc = 0;
+    pthread_mutex_lock(&made_lock);
+    uint32_t before = b->fuel.states, cost = made[format].cost;
+    if (made[format].dfa.states.count) {
+        if (cost > before)
+            rc = error_set(err, ERR_LIMIT, "the schema has too many states");
+        b->fuel.states -= MIN(cost, before);
+    } else {
+        rc = regex_to_dfa(b, bytes_str(FORMATS[format].pattern), true, &made[format].dfa, err);
+        if (rc)
+            dfa_release(&made[format].dfa);
+        made[format].cost = before - b->fuel.states;
+    }
+    if (!rc)
+        dfa_copy(&made[format].dfa, out);
+    pthread_mutex_unlock(&made_lock);
+    return rc;
+}
 
 /* *have: what was gathered so far, if anything; joined with *more, which is taken. */
 static bool join(struct schema *s, struct dfa *have, bool *any, struct dfa *more) {
@@ -102,6 +184,17 @@ static bool add_pattern(struct schema *s, const char *keyword, struct bytes patt
     int rc = regex_to_dfa(s->b, pattern, whole, &d, &err);
     if (rc) {
         schema_fail(s, rc, "keyword \"%s\": %s", keyword, err.text);
+        return false;
+    }
+    return join(s, have, any, &d);
+}
+
+static bool add_format(struct schema *s, size_t format, struct dfa *have, bool *any) {
+    struct dfa d;
+    struct error err;
+    int rc = format_dfa(s->b, format, &d, &err);
+    if (rc) {
+        schema_fail(s, rc, "keyword \"format\": %s", err.text);
         return false;
     }
     return join(s, have, any, &d);
@@ -170,7 +263,7 @@ static bool add_member(struct schema *s, uint32_t node, struct dfa *have, bool *
         ok = add_pattern(s, "pattern", tree_text(&s->t, pattern), false, have, any);
     for (size_t i = 0; i < ARRAY_LEN(FORMATS) && format && ok; i++)
         if (tree_is(&s->t, format, FORMATS[i].name))
-            ok = add_pattern(s, "format", bytes_str(FORMATS[i].pattern), true, have, any);
+            ok = add_format(s, i, have, any);
     ok = ok && add_content(s, node, have, any);
     if (ok && other) {
         struct dfa d;
