@@ -345,6 +345,40 @@ TEST(forced_calls_of_every_row_are_read_back) {
     for_each_row(run_row, asked ? (unsigned)atoi(asked) : ROW_CALLS);
 }
 
+/* Where arguments are Python's, so are the words of values, beside those of JSON. */
+TEST(forced_calls_in_python_may_have_its_words) {
+    static const char *const ROWS[] = {"pythonic", "lfm2", "llama4_pythonic", "olmo3"};
+    static const struct {
+        const char *arguments;
+        bool is_taken;
+    } CALLS[] = {
+        {"city=\"a\", days=2, hot=True", true},  {"city=\"a\", days=2, hot=False", true},
+        {"city=\"a\", days=2, hot=true", true},  {"city=\"a\", days=2, note=None", true},
+        {"city=\"a\", days=2, hot=TRUE", false}, {"city=\"a\", days=2, hot=None", false},
+    };
+    struct world w;
+    struct buf text = {0};
+    EXPECT(world_init(&w));
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        const struct call_format *format = call_format_find(bytes_str(ROWS[i]));
+        const struct call_shape *shapes[CALL_SHAPES];
+        struct program p;
+        EXPECT(format && call_format_shapes(format, w.tokenizer, shapes) > 0);
+        EXPECT(force(&w, format, false, true, "", &p));
+        for (size_t k = 0; k < ARRAY_LEN(CALLS); k++) {
+            const struct call_shape *shape = shapes[0];
+            buf_reset(&text);
+            buf_addf(&text, "%s%sget_weather%s%s%s%s", shape->begin, shape->before, shape->between,
+                     CALLS[k].arguments, shape->after, shape->end);
+            if (accepts(&p, buf_bytes(&text)) != CALLS[k].is_taken)
+                check_fail(__FILE__, __LINE__, "%s: %s", ROWS[i], buf_text(&text));
+        }
+        program_release(&p);
+    }
+    buf_release(&text);
+    world_release(&w);
+}
+
 /* ---- tool_choice "auto" and strict tools ---- */
 
 /* Free text, then a call that has begun: it goes on as a call of a tool, read back as one. */

@@ -769,6 +769,28 @@ TEST(too_many_checks_of_values_are_refused) {
     EXPECT(strstr(err.text, "1048576 steps"));
 }
 
+/* What a schema of arrays in each other comes to, so many deep by references. */
+static int compile_deep(int depth, struct error *err) {
+    struct buf text = {0};
+    struct program p;
+    buf_add_str(&text, "{\"$ref\":\"#/$defs/1\",\"$defs\":{");
+    for (int i = 1; i < depth; i++)
+        buf_addf(&text, "\"%d\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/$defs/%d\"}},", i,
+                 i + 1);
+    buf_addf(&text, "\"%d\":{\"const\":1}}}", depth);
+    int rc = compile_text(GRAMMAR_JSON_SCHEMA, &text, &p, err);
+    if (!rc)
+        program_release(&p);
+    return rc;
+}
+
+TEST(schemas_are_as_deep_as_they_may_be) {
+    struct error err;
+    EXPECT_EQ(compile_deep(200, &err), 0);
+    EXPECT_EQ(compile_deep(201, &err), ERR_LIMIT);
+    EXPECT_STR(err.text, "the schema is nested too deeply or has too many cases");
+}
+
 /* Few states, of which each has the ranges of a hundred copies of \p{L}. */
 TEST(many_ranges_at_once_are_refused_in_time) {
     struct buf text = {0};
