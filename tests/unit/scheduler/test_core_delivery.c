@@ -252,6 +252,37 @@ TEST(delivery_resumed_request_that_was_complete_gets_its_finish) {
     stage_free(stage);
 }
 
+/* A stop token ends a resumed request only where it may: as the last of more than min_tokens. */
+TEST(delivery_resumed_request_that_may_not_stop_goes_on) {
+    static const struct {
+        uint32_t last, min_tokens, finish;
+    } ROWS[] = {{5, 0, WIRE_FINISH_STOP},
+                {5, 2, WIRE_FINISH_STOP},
+                {5, 3, WIRE_FINISH_LENGTH}, /* the third is not more than three */
+                {2, 0, WIRE_FINISH_LENGTH}};
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        struct stage *stage = stage_new(NULL);
+        EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
+        uint32_t stop = 5, emitted[3] = {5, 1, ROWS[i].last};
+        struct wire_choice choice = {.emitted = {emitted, 3}};
+        struct wire_submit submit = stage_submit(stage, 0, 10, 8, 0);
+        submit.stop_tokens = (struct u32s){&stop, 1};
+        submit.sampling.min_tokens = ROWS[i].min_tokens;
+        submit.choices = &choice;
+        submit.choice_count = 1;
+        submit.resumed = true;
+        for (size_t k = 0; k < 3; k++)
+            vec_push(&stage->requests[0].choices[0].tokens, emitted[k]);
+        stage_send(stage, &submit);
+        stage_finish(stage);
+        bool goes_on = ROWS[i].finish == WIRE_FINISH_LENGTH;
+        EXPECT_EQ(stage->requests[0].choices[0].finish, ROWS[i].finish);
+        EXPECT_EQ(stage->requests[0].choices[0].tokens.count, goes_on ? 8 : 3);
+        EXPECT_EQ(stage->workers[0].computed_tokens > 0, goes_on);
+        stage_free(stage);
+    }
+}
+
 TEST(delivery_silent_gateway_is_preempted_at_once_and_dropped_later) {
     struct stage *stage = stage_new(NULL);
     EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
