@@ -416,6 +416,34 @@ TEST(plans_that_do_not_fit_are_refused_and_change_nothing) {
     planner_close(&p);
 }
 
+/* So many positions of one slot, and of the next. */
+static void add_rows(struct planner *p, uint32_t first, uint32_t second) {
+    for (uint32_t slot = 0; slot < 2; slot++) {
+        planner_admit(p, slot);
+        vec_push(&p->rows, slot);
+        vec_push(&p->counts, slot ? second : first);
+    }
+}
+
+TEST(a_step_is_no_larger_than_was_said) {
+    static struct planner p;
+    uint32_t tokens[40];
+    struct worker_settings settings = planner_settings(model_dir(), NULL);
+    settings.max_step_tokens = 32;
+    EXPECT(planner_open(&p, &settings));
+    for (uint32_t i = 0; i < ARRAY_LEN(tokens); i++)
+        tokens[i] = 1 + i % 7;
+    planner_put(&p, 0, tokens, 40, 45);
+    planner_put(&p, 1, tokens, 40, 45);
+    add_rows(&p, 20, 13);
+    EXPECT(!planner_send(&p));
+    EXPECT_STR(p.err.text, "a step of 33 tokens, more than 32");
+    p.number--;
+    add_rows(&p, 20, 12);
+    EXPECT(planner_send(&p) && planner_take(&p));
+    planner_close(&p);
+}
+
 TEST(what_is_wrong_with_one_sequence_ends_that_one_alone) {
     static struct planner p;
     static uint32_t texts[PROMPTS][TOTAL];
