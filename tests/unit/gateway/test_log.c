@@ -2,6 +2,7 @@
 #include "world.h"
 
 #include "gateway/gateway_metrics.h"
+#include "gateway/request_log.h"
 
 /* Standard error goes to a file from here until capture_end. */
 struct capture {
@@ -149,6 +150,32 @@ TEST(each_request_has_one_line) {
     EXPECT_EQ(metric_value(&gateway_metrics[GATEWAY_METRIC_FINISHES], 4) - before, 3);
     buf_release(&log);
     world_end(&w);
+}
+
+/* The line is read by its fields: a name with spaces or quotes stays one of them. */
+TEST(names_of_models_are_one_field_of_the_line) {
+    static const struct {
+        const char *model, *field;
+    } ROWS[] = {
+        {"demo", " model=demo prompt_tokens="},       {NULL, " model=- prompt_tokens="},
+        {"", " model=\"\" prompt_tokens="},           {"a b", " model=\"a b\" prompt_tokens="},
+        {"a\"b\"", " model=\"a'b'\" prompt_tokens="}, {"\"a", " model=\"'a\" prompt_tokens="}};
+    struct buf log = {0};
+    log_init("test", LOG_INFO, false);
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        const struct request_line line = {.id = "x",
+                                          .trace = "",
+                                          .path = "/p",
+                                          .model = ROWS[i].model,
+                                          .finish = "stop",
+                                          .status = 200};
+        struct capture c = capture_begin();
+        request_log_generation(&line);
+        capture_end(&c, &log);
+        if (!strstr(buf_text(&log), ROWS[i].field))
+            check_fail(__FILE__, __LINE__, "row %zu: %s", i, buf_text(&log));
+    }
+    buf_release(&log);
 }
 
 /* Pages elsewhere reach a server on the loopback by a name of their own, or with a form. */

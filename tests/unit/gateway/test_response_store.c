@@ -1,5 +1,6 @@
 /* Kept responses against a slow model of them: what leaves, what is found, and by whom. */
 #include "gateway/response_store.h"
+#include "gateway/responses.h"
 
 #include <stdio.h>
 
@@ -173,4 +174,25 @@ TEST(what_has_left_takes_no_more) {
     kept_response_put(store, big);
     response_store_free(&store);
     buf_release(&out);
+}
+
+TEST(ids_of_responses_are_read_whole) {
+    static const struct {
+        const char *id;
+        bool is_good;
+    } ROWS[] = {
+        {"resp_0123456789abcdef0123456789abcdef", true},
+        {"resp_0123456789abcdef0123456789abcde", false},
+        {"resp_0123456789abcdef0123456789abcdef0", false},
+        {"resp-0123456789abcdef0123456789abcdef", false},
+        {"resp_0123456789abcdef0123456789abcdeg", false},
+        {"resp_", false},
+        {"", false},
+    };
+    struct u128 number;
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++)
+        if (responses_id_parse(bytes_str(ROWS[i].id), &number) != ROWS[i].is_good)
+            check_fail(__FILE__, __LINE__, "row %zu", i);
+    EXPECT(responses_id_parse(bytes_str(ROWS[0].id), &number));
+    EXPECT(number.hi == 0x0123456789abcdef && number.lo == 0x0123456789abcdef);
 }
