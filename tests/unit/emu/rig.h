@@ -21,6 +21,8 @@ void emu_recover(void);
 const char *emu_failure(void);
 /* Kernels launched so far; 0 where the device does not count them. */
 uint64_t emu_launch_count(void);
+/* Whether each access of the kernels is watched for races (test_race_*). */
+bool emu_is_watched(void);
 
 struct rig {
     struct device *dev, *ref;
@@ -130,6 +132,20 @@ static inline bool same_bits(const float *a, const float *b, size_t count) {
 static inline bool is_long(void) {
     const char *set = getenv("LONG");
     return set && *set == '1';
+}
+
+/* Of cases that a test goes through: all, but where kernels are watched for races one of `shares` equal
+ * parts, drawn by the seed. To be watched takes some thirty times as long, and a race shows whatever the
+ * values are: what differs in values alone need not be watched each time. */
+struct drawn {
+    size_t shares, turn;
+};
+static inline struct drawn drawn_of(size_t shares) {
+    return emu_is_watched() ? (struct drawn){shares, (size_t)check_random() % shares}
+                            : (struct drawn){1, 0};
+}
+static inline bool is_drawn(struct drawn d, size_t i) {
+    return i % d.shares == d.turn;
 }
 
 static const enum storage_type TYPES[] = {STORAGE_F32, STORAGE_F16, STORAGE_BF16};
