@@ -429,9 +429,13 @@ TEST(decode_reads_the_rows_that_its_step_has_prepared) {
         w.segments[0] = (struct matrix_segment){
             .data = rig_values(r, sh->act, weights, (size_t)features * COLS), .rows = features};
         if (tiled) {
-            EXPECT(ops->packed_bytes(r->dev, &w, 0) == PACKED_IN_PLACE);
-            ops->pack(r->stream, &w, 0, (void *)w.segments[0].data);
-            w.segments[0].packed = (void *)w.segments[0].data;
+            const bool packs =
+                ops->packed_bytes && ops->packed_bytes(r->dev, &w, 0) == PACKED_IN_PLACE;
+            EXPECT(packs || !emu_launch_count()); /* a GPU before Hopper has no other order */
+            if (packs) {
+                ops->pack(r->stream, &w, 0, (void *)w.segments[0].data);
+                w.segments[0].packed = (void *)w.segments[0].data;
+            }
         }
         void *x_dev = rig_values(r, sh->act, x, COLS), *qkv = rig_alloc(r, features * 2),
              *products = rig_alloc(r, STEPS * features * 2), *out = rig_alloc(r, STEPS * width * 2);
