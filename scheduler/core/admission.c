@@ -1,8 +1,11 @@
 #include "scheduler/core/admission.h"
 #include "scheduler/core/core.h"
 #include "scheduler/core/models.h"
+#include "scheduler/core/place.h"
+#include "scheduler/core/plan.h"
 #include "scheduler/core/replica.h"
 #include "scheduler/core/request.h"
+#include "scheduler/core/sequence_state.h"
 
 enum {
     GUESS_WEIGHT = 4,         /* of the guess, in slots that came free */
@@ -10,37 +13,96 @@ enum {
 };
 static const double KEEP = 0.98; /* of what was observed, at each observation */
 
+/* ---- Slots ---- */
+
 void admission_observe(struct model *model, int64_t held_ms) {
     struct admission *a = &model->admission;
     a->held_ms = a->held_ms * KEEP + (double)held_ms;
     a->weight = a->weight * KEEP + 1;
 }
 
-/* From one slot that comes free to the next; 0: not known. */
-static double turnover_ms(const struct sched *s, const struct model *model) {
-    double ages = 0, tokens = 0, step_ms = 0;
-    uint32_t running = 0;
+static uint32_t guessed_steps(const struct sequence *q) {
+    return MIN(MAX(q->request->max_tokens, 1u), (uint32_t)GUESS_OUTPUT_TOKENS);
+}
+
+void admission_enter(struct model *model, const struct sequence *q) {
+    struct admission *a = &model->admission;
+    a->running++;
+    a->placed_sum += q->placed_at;
+    a->steps_sum += guessed_steps(q);
+}
+
+void admission_leave(struct model *model, const struct sequence *q, int64_t now) {
+    struct admission *a = &model->admission;
+    a->running--;
+    a->placed_sum -= q->placed_at;
+    a->steps_sum -= guessed_steps(q);
+    admission_observe(model, now - q->placed_at);
+}
+
+/* Until so many tokens of prompts are computed, a piece in each step beside so many rows. */
+static double prompt_ms(const struct sched *s, const struct replica *r, double tokens,
+                        uint32_t rows) {
+    const struct step_cost *cost = &r->cost;
+    uint32_t most = plan_step_tokens(s, r), beside = rows / r->stage_count,
+             chunk = plan_chunk_tokens(s, r, most > beside ? most - beside : 1, rows > 0);
+    double step_ms =
+        cost->step_ms + cost->row_ms * (beside + 1.0) + cost->token_ms * ((double)beside + chunk);
+    return tokens * step_ms / chunk;
+}
+
+/* Until the prompts that are in slots now are computed, where there is least of them. */
+static double slots_ms(const struct sched *s, const struct model *model) {
+    double least = -1;
     for (size_t i = 0; i < model->replicas.count; i++) {
         const struct replica *r = model->replicas.items[i];
-        for (uint32_t k = 0; k < r->running_count; k++) {
-            ages += (double)(s->now - r->running[k]->placed_at);
-            uint32_t most = MAX(r->running[k]->request->max_tokens, 1u);
-            tokens += MIN(most, (uint32_t)GUESS_OUTPUT_TOKENS);
-        }
-        running += r->running_count;
-        step_ms = MAX(step_ms, r->ms_per_step);
+        if (r->state != REPLICA_READY)
+            continue;
+        double tokens = (double)replica_backlog(r);
+        double ms = prompt_ms(s, r, tokens, r->running_count - r->prompt_count / 2);
+        if (least < 0 || ms < least)
+            least = ms;
     }
-    if (!running)
+    return MAX(least, 0.0);
+}
+
+/* From one slot that comes free to the next; 0: not known. */
+static double turnover_ms(const struct sched *s, const struct model *model) {
+    const struct admission *a = &model->admission;
+    double step_ms = 0;
+    if (!a->running)
         return 0;
-    double guess = step_ms * tokens / running;
-    double weight = model->admission.weight + (guess > 0 ? GUESS_WEIGHT : 0);
-    double held = weight > 0 ? (model->admission.held_ms + guess * GUESS_WEIGHT) / weight : 0;
-    return MAX(held, ages / running) / running;
+    for (size_t i = 0; i < model->replicas.count; i++)
+        step_ms = MAX(step_ms, model->replicas.items[i]->ms_per_step);
+    double ages = (double)((int64_t)a->running * s->now - a->placed_sum),
+           guess = step_ms * (double)a->steps_sum / a->running,
+           weight = a->weight + (guess > 0 ? GUESS_WEIGHT : 0),
+           held = weight > 0 ? (a->held_ms + guess * GUESS_WEIGHT) / weight : 0;
+    return MAX(held, ages / a->running) / a->running;
+}
+
+/* The first of a tenant without a slot takes one of a tenant that has several (place.c). */
+static bool takes_a_slot(const struct request *request) {
+    const struct waiting *w = &request->model->waiting;
+    if (request->tenant->slot_count || request->tenant->heap.count > request->sequence_count)
+        return false;
+    for (size_t i = 0; i < w->tenants.count; i++)
+        if (w->tenants.items[i]->slot_count > 1)
+            return true;
+    return false;
+}
+
+/* Of the prompts in slots, the part that goes before a newcomer: what its tenant has, as far as its
+ * slots tell, and as much of each other. */
+static double share_of_slots(const struct request *request) {
+    const struct model *model = request->model;
+    double own = (double)request->tenant->slot_count * model->waiting.slotted;
+    return own < model->admission.running ? own / model->admission.running : 1;
 }
 
 double admission_wait_ms(const struct sched *s, const struct request *request) {
     const struct waiting *w = &request->model->waiting;
-    size_t own = request->tenant->heap.count, before = w->resumed.count;
+    size_t own = request->tenant->heap.count, before = w->resumed.count, leaving = 0;
     for (size_t i = 0; i < w->tenants.count; i++) {
         const struct tenant *other = w->tenants.items[i];
         if (!other->heap.count)
@@ -49,9 +111,97 @@ double admission_wait_ms(const struct sched *s, const struct request *request) {
         before += (size_t)MIN((double)other->heap.count, turns);
     }
     before -= MIN(before, request->sequence_count);
-    return before ? (double)before * turnover_ms(s, request->model) : 0;
+    for (size_t i = 0; i < request->model->replicas.count; i++)
+        leaving += request->model->replicas.items[i]->leaving_count;
+    double wait = 0;
+    if (leaving <= before)
+        wait = (double)(before + 1 - leaving) * turnover_ms(s, request->model);
+    if (takes_a_slot(request))
+        return MIN(wait, (double)s->config.slot_wait_ms);
+    return wait + slots_ms(s, request->model) * share_of_slots(request);
+}
+
+/* ---- Prompts in slots ---- */
+
+/* Of those in slots, how much of which prompts goes before a newcomer. */
+struct ahead {
+    double tokens;
+    double waited_ms; /* longest delay until now of its tenant's */
+    uint32_t rows;    /* that have a token in each step */
+    uint32_t prompts; /* that will, by then */
+};
+
+static uint32_t prompt_left(const struct sequence *q) {
+    uint32_t left = q->tokens_hi - q->computed_hi;
+    return left > 1 && !seq_is_leaving(q) && !q->request->paused ? left : 0;
+}
+
+/* Each tenant's prompts into tenant.prompt_left. */
+static struct ahead count_rows(const struct replica *r) {
+    struct ahead ahead = {0};
+    for (uint32_t i = 0; i < r->running_count; i++)
+        r->running[i]->request->tenant->prompt_left = 0;
+    for (uint32_t i = 0; i < r->running_count; i++) {
+        const struct sequence *q = r->running[i];
+        uint32_t left = prompt_left(q);
+        q->request->tenant->prompt_left += left;
+        ahead.prompts += left > 0;
+        ahead.rows += !left && !seq_is_leaving(q) && !q->request->paused;
+    }
+    return ahead;
+}
+
+/* How much longer it has waited in its slot for its first token than what is computed of it takes. */
+static double delay_until_now(const struct sched *s, const struct sequence *q) {
+    if (q->request->resumed || seq_output_count(q))
+        return 0;
+    double computed = (double)q->computed_hi - MIN(q->cached_count, q->computed_hi);
+    return (double)(s->now - q->placed_at) - prompt_ms(s, q->replica, computed, 0);
+}
+
+/* Of its own tenant all that is no less important, but for the longest: that one goes last, be it the
+ * newcomer or not. Of the others as much, by their weights, as the tenant has then. */
+static struct ahead count_ahead(const struct sched *s, const struct sequence *newcomer,
+                                const struct replica *r, uint32_t left) {
+    const struct request *request = newcomer->request;
+    struct ahead ahead = count_rows(r);
+    double own = left;
+    uint32_t longest = left;
+    for (uint32_t i = 0; i < r->running_count; i++) {
+        const struct sequence *q = r->running[i];
+        if (q->request->tenant != request->tenant || q->request->priority > request->priority)
+            continue;
+        own += prompt_left(q);
+        longest = MAX(longest, prompt_left(q));
+        if (prompt_left(q))
+            ahead.waited_ms = MAX(ahead.waited_ms, delay_until_now(s, q));
+    }
+    request->tenant->prompt_left = 0;
+    ahead.tokens = own - longest;
+    for (uint32_t i = 0; i < r->running_count; i++) {
+        const struct request *other = r->running[i]->request;
+        double most = own * other->weight / request->weight;
+        ahead.tokens += MIN((double)other->tenant->prompt_left, most);
+        other->tenant->prompt_left = 0;
+    }
+    return ahead;
+}
+
+double admission_delay_ms(const struct sched *s, const struct sequence *q,
+                          const struct replica *r) {
+    uint32_t block_tokens = r->groups[0].block_tokens,
+             left = q->token_count - (uint32_t)r->hits.count * block_tokens;
+    struct ahead ahead = count_ahead(s, q, r, left);
+    double alone = prompt_ms(s, r, left, 0), tokens = ahead.tokens + left, first = 0;
+    if (!ahead.rows) { /* a step of prompts alone comes first */
+        first = MIN(tokens, (double)plan_step_tokens(s, r));
+        tokens -= first;
+    }
+    double all =
+        prompt_ms(s, r, first, 0) + prompt_ms(s, r, tokens, ahead.rows + ahead.prompts / 2);
+    return MAX(all - alone, ahead.waited_ms);
 }
 
 double admission_queue_ms(const struct sched *s, const struct model *model) {
-    return model->waiting.count * turnover_ms(s, model);
+    return model->waiting.count * turnover_ms(s, model) + slots_ms(s, model);
 }

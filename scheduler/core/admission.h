@@ -1,14 +1,23 @@
 /*
- * admission.h - is the queue short enough for one more? Judged by time, not by count.
+ * admission.h - will one more have its first token in time? Judged by time, not by count.
  *
  * A slot is held for some time; with R sequences in slots one comes free every (that time) / R
- * (Little's law). So a newcomer waits for as many of those as go before it. The time is measured
- * from slots that came free, and is at least as long as those now in use have been held; until some
- * have come free, from what a step takes and the output that was asked for.
+ * (Little's law). So a newcomer that finds none free waits for as many of those as go before it, and
+ * for its own. The time is measured from slots that came free, and is at least as long as those now
+ * in use have been held; until some have come free, from what a step takes and the output that was
+ * asked for.
  *
  * What goes before a newcomer: all resumed ones, of its own tenant's those that wait, and of each
  * other tenant's as many, since tenants take turns, or more by its weight. Priorities are not looked
  * at.
+ *
+ * One that finds a slot waits there, for the prompts that others have in slots, which are computed a
+ * piece at a time beside those that have a token in every step (plan.c). What it costs is known of
+ * the last steps (step_cost.h). Its delay is how much later its first token comes than if it were
+ * alone, so no prompt is too long for an idle server. The shortest prompt goes first, so a newcomer
+ * costs those time that are longer: what counts is the delay of the tenant's longest, and what the
+ * longer ones have been delayed already. Else short ones that keep coming would hold up for ever
+ * those that were taken. Prompts of other tenants count as far as they take turns with this tenant's.
  *
  * Threading: the core's.
  */
@@ -18,20 +27,34 @@
 #include "base/base.h"
 
 struct model;
+struct replica;
 struct request;
 struct sched;
+struct sequence;
 
 /* Of a model; zeroed at first. Sums whose older parts count less and less. */
 struct admission {
     double held_ms; /* for which slots were held */
     double weight;  /* of how many */
+    /* Of those in slots now */
+    uint32_t running;
+    int64_t placed_sum; /* when they were placed */
+    uint64_t steps_sum; /* how many steps each is guessed to take */
 };
 
-/* A slot of this model came free. */
+/* A slot of this model came free after so long. */
 void admission_observe(struct model *model, int64_t held_ms);
-/* What a queued request has to wait at the end of its queue; 0: not known, or nobody is before it. */
+/* q, of this model, has been placed in a slot. */
+void admission_enter(struct model *model, const struct sequence *q);
+/* It leaves it; placed_at is as it was. */
+void admission_leave(struct model *model, const struct sequence *q, int64_t now);
+/* What a queued request has to wait for a slot at the end of its queue, in ms; 0: not known, or one
+ * is about to come free for it. O(tenants + replicas). */
 double admission_wait_ms(const struct sched *s, const struct request *request);
-/* Until all that waits now for this model has begun; 0: not known. */
+/* After prefix_find on r, where q may be placed: how many ms later than alone its first token comes
+ * there, or that of a longer prompt of its tenant which it goes before; 0: not known. O(running). */
+double admission_delay_ms(const struct sched *s, const struct sequence *q, const struct replica *r);
+/* Until all that waits now for this model has begun, in slots or for one, in ms; 0: not known. */
 double admission_queue_ms(const struct sched *s, const struct model *model);
 
 #endif

@@ -187,7 +187,7 @@ static void check_model(const struct model *model) {
 }
 
 static void check_replica(const struct sched *s, const struct replica *r) {
-    uint32_t leaving = 0, resumed = 0, filled = 0;
+    uint32_t leaving = 0, resumed = 0, filled = 0, prompts = 0;
     uint64_t load = 0;
     CHECK((r->state != REPLICA_READY) == list_node_is_linked(&r->unready_link));
     CHECK(r->slot_kept_until <= s->slots_kept_until);
@@ -207,9 +207,10 @@ static void check_replica(const struct sched *s, const struct replica *r) {
         resumed += q->recomputing;
         CHECK(q->load == seq_load(q)); /* (9) */
         load += q->load;
+        prompts += q->load > REPLICA_ROW_LOAD + 1;
     }
     CHECK(leaving == r->leaving_count && resumed == r->resume_count); /* (9) */
-    CHECK(load == r->load);                                           /* (9) */
+    CHECK(load == r->load && prompts == r->prompt_count);             /* (9) */
     check_snapshots(r);
     for (uint32_t group = 0; group < r->group_count; group++) {
         block_pool_check(&r->pools[group]); /* (1) */
@@ -307,6 +308,18 @@ static void check_waiting_new(const struct sched *s) {
     }
 }
 
+/* (9) What admission.h keeps of those in slots. */
+static void check_admission(const struct model *model) {
+    const struct admission *a = &model->admission;
+    struct model counted = {.admission = {.weight = 0}};
+    for (size_t i = 0; i < model->replicas.count; i++)
+        for (uint32_t k = 0; k < model->replicas.items[i]->running_count; k++)
+            admission_enter(&counted, model->replicas.items[i]->running[k]);
+    CHECK(a->running == counted.admission.running &&
+          a->placed_sum == counted.admission.placed_sum &&
+          a->steps_sum == counted.admission.steps_sum);
+}
+
 void sched_check(const struct sched *s) {
     seen.waiting_new = seen.waiting_resumed = seen.running = seen.parked = seen.paused = 0;
     seen.record_bytes = 0;
@@ -320,6 +333,7 @@ void sched_check(const struct sched *s) {
     for (const struct list_node *at = s->models.next; at != &s->models; at = at->next) {
         waiting_check(&LIST_ITEM(at, const struct model, link)->waiting);
         check_model(LIST_ITEM(at, const struct model, link));
+        check_admission(LIST_ITEM(at, const struct model, link));
     }
     check_waiting_new(s);
     stream_owners_check(s);

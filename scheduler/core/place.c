@@ -7,6 +7,8 @@
 #include "scheduler/core/snapshot.h"
 #include "scheduler/core/timer.h"
 
+#include <math.h>
+
 void request_hash(struct sched *s, struct request *request, const struct replica *r) {
     uint32_t block_tokens = r->groups[0].block_tokens;
     if (request->hashed && request->hash_block_tokens == block_tokens &&
@@ -368,6 +370,15 @@ static bool wake_next(struct sched *s, const struct model *model) {
     return false;
 }
 
+/* It is new, and its first token would come later than anybody should wait. */
+static bool comes_too_late(const struct sched *s, const struct sequence *q,
+                           const struct replica *r) {
+    double most = q->request->fresh && q == q->request->sequences
+                      ? request_most_wait_ms(s, q->request)
+                      : INFINITY;
+    return most < INFINITY && admission_delay_ms(s, q, r) > most;
+}
+
 static void place_waiting(struct sched *s, struct model *model) {
     while (model->waiting.count) {
         bool open = model->replicas.count == 0, resumed_allowed = open;
@@ -399,6 +410,10 @@ static void place_waiting(struct sched *s, struct model *model) {
             continue;
         if (!r)
             return; /* the first in order waits for room; nobody overtakes it */
+        if (comes_too_late(s, q, r)) {
+            request_reject(s, q->request, WIRE_REJECT_OVERLOADED);
+            continue;
+        }
         if (!seq_is_resumed(q))
             model->waiting.floor = MAX(model->waiting.floor, q->request->tenant->served);
         place_on(s, q, r);

@@ -228,17 +228,17 @@ static uint32_t pipeline_chunk(const struct replica *r) {
     return MAX(r->max_step_tokens / r->stage_count, 32u);
 }
 
-/* What may be added to a step that others wait for with their next token. */
-static uint32_t chunk_budget(const struct sched *s, const struct step *step) {
-    double cost = step->replica->ms_per_prompt_token;
-    if (step->replica->vectors.whole_prompts)
-        return step->budget;
-    if (step->replica->stage_count > 1)
-        return MIN(step->budget, pipeline_chunk(step->replica));
-    if (!s->config.step_target_ms || cost <= 0 || !step->flight->row_count)
-        return step->budget;
+uint32_t plan_chunk_tokens(const struct sched *s, const struct replica *r, uint32_t left,
+                           bool beside) {
+    double cost = r->ms_per_prompt_token;
+    if (r->vectors.whole_prompts)
+        return left;
+    if (r->stage_count > 1)
+        return MIN(left, pipeline_chunk(r));
+    if (!s->config.step_target_ms || cost <= 0 || !beside)
+        return left;
     double most = MAX(s->config.step_target_ms / cost, 32.0);
-    return most < step->budget ? (uint32_t)most : step->budget;
+    return most < left ? (uint32_t)most : left;
 }
 
 /* Those that gave way to a decode row of this step are no longer here. */
@@ -255,7 +255,7 @@ static size_t drop_preempted(const struct replica *r, struct sequence **items, s
 static void add_chunks(struct sched *s, struct step *step) {
     struct sequence **items = s->plan_build.prefills.items;
     size_t count = drop_preempted(step->replica, items, s->plan_build.prefills.count);
-    step->budget = chunk_budget(s, step);
+    step->budget = plan_chunk_tokens(s, step->replica, step->budget, step->flight->row_count > 0);
     if (!count || !step->budget)
         return;
     struct sequence *first = oldest(items, count);
@@ -363,11 +363,15 @@ static void reset(struct plan_build *b) {
         b->admitted.count = 0;
 }
 
+uint32_t plan_step_tokens(const struct sched *s, const struct replica *r) {
+    bool narrow = s->config.step_tokens && !r->vectors.whole_prompts;
+    return narrow ? MIN(s->config.step_tokens, r->max_step_tokens) : r->max_step_tokens;
+}
+
 /* false: nothing to compute. */
 static bool plan_one(struct sched *s, struct replica *r) {
     struct flight *flight = &r->flights[(r->flight_first + r->flight_count) % r->steps_in_flight];
-    bool narrow = s->config.step_tokens && !r->vectors.whole_prompts;
-    uint32_t budget = narrow ? MIN(s->config.step_tokens, r->max_step_tokens) : r->max_step_tokens;
+    uint32_t budget = plan_step_tokens(s, r);
     flight->number = r->plan_number + 1;
     flight->row_count = flight->token_total = 0;
     flight->sent_at = s->now;

@@ -30,6 +30,12 @@ struct plan_build {
     VEC(struct sequence *) admitted; /* their first row is in this plan */
 };
 
+/* Most tokens that a step of this replica may have. */
+uint32_t plan_step_tokens(const struct sched *s, const struct replica *r);
+/* Of so many left of them, what prompts may have; beside: in a step that others wait for with their
+ * next token. */
+uint32_t plan_chunk_tokens(const struct sched *s, const struct replica *r, uint32_t left,
+                           bool beside);
 /* Sends plans to every replica that is ready, until steps_in_flight are out or nothing is left to
  * compute. May preempt. */
 void plan_all(struct sched *s);

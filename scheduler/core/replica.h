@@ -44,6 +44,8 @@ struct flight {
     struct flight_row *rows; /* owned by the replica; slot_count of them */
 };
 
+enum { REPLICA_ROW_LOAD = 16 }; /* what a sequence in a slot costs its neighbours, in positions */
+
 struct replica {
     /* What every turn asks of every replica stands together. */
     enum replica_state state; /* set by replica.c alone */
@@ -55,6 +57,7 @@ struct replica {
     int64_t slot_kept_until;       /* the last free one is for a tenant that has none */
     struct suspect_group *testing; /* reserved for this group */
     uint64_t load;                 /* sum of sequence.load of those in slots */
+    uint32_t prompt_count;         /* of those in slots, with more to compute than the next token */
     bool grammar_turned_away;      /* a sequence may be parked whose grammar was not asked for */
     bool draining; /* takes nothing new, but what no other replica may have (place.h) */
     bool caching;  /* its blocks can be found by hash */
@@ -120,6 +123,10 @@ struct replica {
 /* The replica of this id, made when new; one of another model or shape is freed first. */
 struct replica *replica_get(struct sched *s, struct u128 id, struct model *model,
                             uint32_t rank_count, uint32_t stage_count);
+/* Positions that those in slots have to compute still. */
+static inline uint64_t replica_backlog(const struct replica *r) {
+    return r->load - (uint64_t)REPLICA_ROW_LOAD * r->running_count;
+}
 /* Its sequences requeue, its workers are forgotten. */
 void replica_free(struct sched *s, struct replica *r);
 /* Have all ranks registered, and loaded? */

@@ -380,6 +380,15 @@ void requests_bind_all(struct sched *s, struct model *model) {
     s->scratch.count = 0;
 }
 
+double request_most_wait_ms(const struct sched *s, const struct request *request) {
+    if (request->resumed || request_is_probe(request))
+        return INFINITY;
+    double most = s->config.wait_max_ms ? s->config.wait_max_ms : INFINITY;
+    if (request->deadline_at != NEVER)
+        most = MIN(most, (double)(request->deadline_at - s->now));
+    return most;
+}
+
 /* ---- Ending ---- */
 
 static void send_reject(struct sched *s, const struct model *model, struct u128 gateway,

@@ -65,15 +65,18 @@ void seq_append(struct sched *s, struct sequence *q, uint32_t token) {
 /* ---- In a slot ---- */
 
 uint32_t seq_load(const struct sequence *q) {
-    enum { ROW_LOAD = 16 };
     if (q->slot == SLOT_NONE)
         return 0;
-    return ROW_LOAD + (q->token_count > q->computed_hi ? q->token_count - q->computed_hi : 0);
+    return REPLICA_ROW_LOAD +
+           (q->token_count > q->computed_hi ? q->token_count - q->computed_hi : 0);
 }
 
 void seq_load_review(struct sequence *q) {
     uint32_t load = seq_load(q);
-    q->replica->load = q->replica->load - q->load + load;
+    struct replica *r = q->replica;
+    r->load = r->load - q->load + load;
+    r->prompt_count -= q->load > REPLICA_ROW_LOAD + 1;
+    r->prompt_count += load > REPLICA_ROW_LOAD + 1;
     q->load = load;
 }
 

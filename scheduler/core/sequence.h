@@ -130,7 +130,7 @@ void seq_add_sampler_state(struct sched *s, struct sequence *q, float state);
 void seq_append(struct sched *s, struct sequence *q, uint32_t token);
 
 /* Positions to compute before somebody that joins it on its replica; not in a slot: 0. A row costs
- * its neighbours something even when it has a single one to compute. */
+ * its neighbours something (REPLICA_ROW_LOAD) even when it has a single one to compute. */
 uint32_t seq_load(const struct sequence *q);
 /* Its replica's load follows what has just changed of it: slot, tokens or planned positions. */
 void seq_load_review(struct sequence *q);

@@ -86,6 +86,7 @@ static void enter_slot(struct sched *s, struct sequence *q) {
     r->resume_count += q->recomputing;
     q->started = true;
     q->placed_at = s->now;
+    admission_enter(r->model, q);
     s->running++;
     seq_load_review(q);
 }
@@ -112,7 +113,7 @@ static void leave_slot(struct sched *s, struct sequence *q, enum seq_state to) {
     s->running--;
     s->counts.preemptions += to != SEQ_DONE;
     r->model->counts.preemptions += to != SEQ_DONE;
-    admission_observe(r->model, s->now - q->placed_at);
+    admission_leave(r->model, q, s->now);
     q->slot = SLOT_NONE;
     seq_load_review(q);
     q->replica = NULL;

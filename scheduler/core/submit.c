@@ -5,6 +5,8 @@
 #include "scheduler/core/sequence_state.h"
 #include "scheduler/core/timer.h"
 
+#include <math.h>
+
 /* ---- A Submit for a request that is known ---- */
 
 static struct sequence *find_choice(struct request *request, uint32_t choice) {
@@ -203,15 +205,11 @@ static struct request *newest_fresh(struct sched *s, const struct model *model) 
     return newest;
 }
 
-/* Would it wait for longer than anybody should, or than it can? */
+/* Would it wait for a slot for longer than anybody should, or than it can? */
 static bool waits_too_long(const struct sched *s, const struct request *request) {
-    if (request->resumed || request_is_probe(request) || request->sequences[0].started ||
-        !request->model || !request->tenant->heap.count)
-        return false;
-    int64_t most = s->config.wait_max_ms ? s->config.wait_max_ms : NEVER;
-    if (request->deadline_at != NEVER)
-        most = MIN(most, request->deadline_at - s->now);
-    return admission_wait_ms(s, request) > (double)most;
+    double most = request_most_wait_ms(s, request);
+    return most < INFINITY && !request->sequences[0].started && request->model &&
+           request->tenant->heap.count && admission_wait_ms(s, request) > most;
 }
 
 /* The newest of this turn first: those before it wait less without it. */

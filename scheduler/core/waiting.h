@@ -43,11 +43,12 @@ struct tenant {
     uint64_t served; /* quota_cost of what was computed; raised when it comes back from idleness */
     uint32_t request_count;
     uint32_t new_count; /* sequences of it that wait, in the queue, held or parked, and never ran */
-    uint32_t slot_count; /* slots of its sequences */
-    uint32_t idx;        /* in waiting.tenants */
-    uint32_t weight;     /* as step_share.c last saw it, like those: */
-    double step_want_ms; /* all that it could have in the coming step, by its cost */
-    double step_ms;      /* what it may still have of it */
+    uint32_t slot_count;  /* slots of its sequences */
+    uint32_t idx;         /* in waiting.tenants */
+    uint32_t weight;      /* as step_share.c last saw it, like those: */
+    double step_want_ms;  /* all that it could have in the coming step, by its cost */
+    double step_ms;       /* what it may still have of it */
+    uint64_t prompt_left; /* in slots of a replica, while admission.c counts it */
     VEC(struct sequence *) heap;
 };
 struct waiting {

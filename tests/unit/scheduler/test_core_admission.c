@@ -136,6 +136,176 @@ TEST(admission_looks_at_a_requests_own_time) {
     crowd_free(&crowd);
 }
 
+/* ---- prompts that wait in slots ---- */
+
+/* A worker that takes 2 ms for each token of a step, however few share it, and has more slots than it
+ * can serve in time. */
+enum { TOKEN_MS = 2, PROMPT = 200, ANSWER = 20 };
+
+static struct crowd *slow_crowd_new(int32_t bound_ms) {
+    struct crowd *crowd = mem_alloc(sizeof *crowd);
+    struct sched_config config;
+    sched_config_default(&config);
+    config.wait_max_ms = bound_ms;
+    crowd->stage = stage_new(&config);
+    struct stage_worker *w = stage_worker(crowd->stage, 0);
+    w->hello.slot_count = 64;
+    w->hello.steps_in_flight = 1;
+    w->group.block_count = 4096;
+    w->hello.max_context = 16384;
+    w->ms_per_token = TOKEN_MS;
+    CHECK(stage_hello(crowd->stage, w) == 0);
+    return crowd;
+}
+
+static uint32_t slow_ask(struct crowd *crowd, uint64_t tenant, uint32_t prompt_count,
+                         uint32_t max_tokens) {
+    uint32_t idx = crowd->count++;
+    struct wire_submit submit = stage_submit(crowd->stage, idx, prompt_count, max_tokens, idx);
+    submit.tenant = (struct u128){tenant, 0};
+    crowd->asked_at[idx] = crowd->stage->now;
+    stage_send(crowd->stage, &submit);
+    return idx;
+}
+
+/* The next step, and the time that its tokens take; a turn without one takes a millisecond. */
+static void slow_step(struct crowd *crowd) {
+    struct stage *stage = crowd->stage;
+    const struct stage_worker *w = &stage->workers[0];
+    stage_run(stage);
+    int64_t ms = 1;
+    if (w->results.count) {
+        ms = 0;
+        for (size_t i = 0; i < w->results.items[0].row_count; i++)
+            ms += (int64_t)w->results.items[0].lens[i] * TOKEN_MS;
+    }
+    stage->now += ms;
+    stage_answer(stage, &stage->workers[0]);
+    stage_run(stage);
+    for (uint32_t i = 0; i < crowd->count; i++)
+        if (!crowd->first_at[i] && stage->requests[i].choices[0].tokens.count)
+            crowd->first_at[i] = stage->now;
+}
+
+static void slow_finish(struct crowd *crowd) {
+    while (sched_counts(crowd->stage->s).running)
+        slow_step(crowd);
+}
+
+/* It has seen what its steps cost, and rests. */
+static void slow_warm_up(struct crowd *crowd) {
+    slow_ask(crowd, 9, 100, 10);
+    slow_step(crowd);
+    slow_finish(crowd);
+}
+
+/* Slots for all, and four and twelve times what it can compute: who is taken has a first token in
+ * twice the bound, most of what can be answered is, and the others hear at once when to come again. */
+TEST(admission_counts_prompts_that_wait_in_slots) {
+    static const int TIMES[] = {4, 12};
+    const double capacity = 1000.0 / (TOKEN_MS * (PROMPT + ANSWER)); /* a second */
+    for (size_t t = 0; t < ARRAY_LEN(TIMES); t++) {
+        struct crowd *crowd = slow_crowd_new(BOUND_MS);
+        struct stage *stage = crowd->stage;
+        slow_warm_up(crowd);
+        uint32_t first = crowd->count;
+        int64_t begin = stage->now, end = begin + 60000;
+        for (uint32_t asked = 0; stage->now < end;) {
+            for (; asked < (double)(stage->now - begin) / 1000 * capacity * TIMES[t]; asked++)
+                slow_ask(crowd, 1 + asked % 3, PROMPT, ANSWER);
+            slow_step(crowd);
+        }
+        uint64_t finished = sched_counts(stage->s).finished[WIRE_FINISH_LENGTH];
+        slow_finish(crowd);
+        int64_t waits[STAGE_REQUESTS];
+        size_t taken = 0;
+        for (uint32_t i = first; i < crowd->count; i++) {
+            const struct stage_request *request = &stage->requests[i];
+            if (!request->reject) {
+                waits[taken++] = crowd->first_at[i] - crowd->asked_at[i];
+                continue;
+            }
+            EXPECT_EQ(request->reject, WIRE_REJECT_OVERLOADED);
+            EXPECT(request->retry_after_ms >= 1000 && request->retry_after_ms <= 2 * BOUND_MS);
+        }
+        qsort(waits, taken, sizeof *waits, compare_times);
+        int64_t p99 = waits[taken * 99 / 100], p50 = waits[taken / 2];
+        if (p99 > 2 * BOUND_MS || p50 < BOUND_MS / 4 || finished < capacity * 60 * 0.8)
+            check_fail(__FILE__, __LINE__,
+                       "%d times: p50 %lld ms, p99 %lld ms, %llu of %.0f answered", TIMES[t],
+                       (long long)p50, (long long)p99, (unsigned long long)finished, capacity * 60);
+        crowd_free(&crowd);
+    }
+}
+
+/* A long prompt takes longer than the bound. Alone it is taken, and so are short ones, which go before
+ * it; a second long one would make one of the two wait for longer. */
+TEST(admission_takes_short_prompts_beside_a_long_one) {
+    struct crowd *crowd = slow_crowd_new(BOUND_MS);
+    slow_warm_up(crowd);
+    uint32_t alone = slow_ask(crowd, 1, 8000, 1);
+    slow_step(crowd);
+    uint32_t small = slow_ask(crowd, 1, 100, 1), second = slow_ask(crowd, 1, 7000, 1);
+    uint32_t other = slow_ask(crowd, 2, 100, 1);
+    slow_step(crowd);
+    EXPECT_EQ(crowd->stage->requests[alone].reject, 0);
+    EXPECT_EQ(crowd->stage->requests[small].reject, 0);
+    EXPECT_EQ(crowd->stage->requests[other].reject, 0);
+    EXPECT_EQ(crowd->stage->requests[second].reject, WIRE_REJECT_OVERLOADED);
+    EXPECT(crowd->stage->requests[second].retry_after_ms >= 10000);
+    slow_finish(crowd);
+    EXPECT(crowd->first_at[small] - crowd->asked_at[small] < 2000);
+    crowd_free(&crowd);
+}
+
+/* Nor is a tenant refused for what another has in slots: their prompts take turns. */
+TEST(admission_takes_a_tenant_beside_anothers_prompts) {
+    struct crowd *crowd = slow_crowd_new(BOUND_MS);
+    slow_warm_up(crowd);
+    for (int i = 0; i < 60; i++)
+        slow_ask(crowd, 1, 400, 1);
+    slow_step(crowd);
+    uint32_t few = slow_ask(crowd, 2, 400, 1), more = 0;
+    for (int i = 0; i < 3; i++) /* more than the step before has computed */
+        more = slow_ask(crowd, 1, 400, 1);
+    slow_step(crowd);
+    EXPECT_EQ(crowd->stage->requests[few].reject, 0);
+    EXPECT_EQ(crowd->stage->requests[more].reject, WIRE_REJECT_OVERLOADED);
+    slow_finish(crowd);
+    EXPECT(crowd->first_at[few] - crowd->asked_at[few] < BOUND_MS);
+    crowd_free(&crowd);
+}
+
+/* ---- nobody waits, and no slot is free ---- */
+
+TEST(admission_counts_the_slot_that_has_to_come_free) {
+    struct sched_config config;
+    sched_config_default(&config);
+    config.wait_max_ms = 200;
+    struct crowd *crowd = mem_alloc(sizeof *crowd);
+    crowd->stage = stage_new(&config);
+    struct stage_worker *w = stage_worker(crowd->stage, 0);
+    w->hello.slot_count = 2;
+    w->hello.steps_in_flight = 1;
+    w->step_ms = STEP_MS;
+    CHECK(stage_hello(crowd->stage, w) == 0);
+    for (int i = 0; i < 2; i++)
+        crowd_ask(crowd, 1, 0);
+    for (int i = 0; i < 8; i++) /* an answer takes 1600 ms: a slot comes free after 800 */
+        crowd_step(crowd);
+    uint32_t late = crowd_ask(crowd, 1, 0), other = crowd_ask(crowd, 2, 0);
+    crowd_step(crowd);
+    EXPECT_EQ(crowd->stage->requests[late].reject, WIRE_REJECT_OVERLOADED);
+    EXPECT_EQ(crowd->stage->requests[other].reject, 0); /* takes one of the other tenant's two */
+    for (int i = 0; i < 2000 && sched_counts(crowd->stage->s).running; i++)
+        crowd_step(crowd);
+    EXPECT(crowd->first_at[other] - crowd->asked_at[other] <= 200);
+    uint32_t free = crowd_ask(crowd, 1, 0);
+    crowd_step(crowd);
+    EXPECT_EQ(crowd->stage->requests[free].reject, 0);
+    crowd_free(&crowd);
+}
+
 /* ---- the expected wait by itself ---- */
 
 /* A model with two replicas, whose sequences were all placed `age` ms ago. */
@@ -182,6 +352,8 @@ TEST(admission_waits_for_as_many_slots_as_go_before) {
             *r = (struct replica){
                 .running = running, .running_count = t->running[k], .ms_per_step = t->step_ms[k]};
             vec_push(&model.replicas, r);
+            for (uint32_t n = 0; n < t->running[k]; n++)
+                admission_enter(&model, &sequence);
         }
         double got = admission_queue_ms(&s, &model);
         if (got < t->want - 0.001 || got > t->want + 0.001)
@@ -203,17 +375,19 @@ TEST(admission_forgets_what_was_long_ago) {
     EXPECT(model.admission.held_ms > 24499 && model.admission.held_ms < 24501);
 }
 
-/* What goes before a newcomer: the resumed, its own tenant's, and of each other's as many by weight. */
+/* What goes before a newcomer: the resumed, its own tenant's, and of each other's as many by weight;
+ * and its own slot. */
 TEST(admission_counts_what_goes_before) {
     static const struct row {
         size_t own, other, resumed;
         uint32_t weight, other_weight, choices;
         double turns;
     } ROWS[] = {
-        {1, 0, 0, 1, 1, 1, 0}, /* itself alone */
-        {3, 0, 0, 1, 1, 1, 2},  {3, 9, 0, 1, 1, 1, 5}, {3, 2, 0, 1, 1, 1, 4}, {3, 9, 0, 1, 2, 1, 8},
-        {3, 9, 0, 1, 3, 1, 11}, {3, 9, 0, 3, 1, 1, 3}, {3, 9, 0, 2, 1, 1, 3}, {3, 9, 4, 1, 1, 1, 9},
-        {4, 0, 0, 1, 1, 4, 0},  {4, 0, 3, 1, 1, 4, 3}, {2, 2, 0, 1, 1, 5, 0},
+        {1, 0, 0, 1, 1, 1, 1}, /* itself alone: the slot that has to come free */
+        {3, 0, 0, 1, 1, 1, 3}, {3, 9, 0, 1, 1, 1, 6},  {3, 2, 0, 1, 1, 1, 5},
+        {3, 9, 0, 1, 2, 1, 9}, {3, 9, 0, 1, 3, 1, 12}, {3, 9, 0, 3, 1, 1, 4},
+        {3, 9, 0, 2, 1, 1, 4}, {3, 9, 4, 1, 1, 1, 10}, {4, 0, 0, 1, 1, 4, 1},
+        {4, 0, 3, 1, 1, 4, 4}, {2, 2, 0, 1, 1, 5, 1},
     };
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
         struct sched s = {.now = 100000};
@@ -239,6 +413,7 @@ TEST(admission_counts_what_goes_before) {
         for (size_t k = 0; k < ARRAY_LEN(tenants); k++)
             vec_push(&model.waiting.tenants, &tenants[k]);
         vec_push(&model.replicas, &r);
+        admission_enter(&model, &running);
         double turns = admission_wait_ms(&s, &request) / 100;
         if (turns < ROWS[i].turns - 0.001 || turns > ROWS[i].turns + 0.001)
             check_fail(__FILE__, __LINE__, "row %zu: %g before it, expected %g", i, turns,
