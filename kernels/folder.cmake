@@ -46,11 +46,9 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     COMPILE_OPTIONS "${KERNEL_FLAGS};${AVX512_FLAGS};-mavx512vbmi;-mavx512vnni;-mamx-tile;-mamx-int8")
   set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/isa_avx512.c PROPERTIES
     COMPILE_OPTIONS "${KERNEL_FLAGS};-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mfma;-mf16c;-mprefer-vector-width=512")
-  set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/isa_amx.c PROPERTIES
-    COMPILE_OPTIONS "${KERNEL_FLAGS};-mavx512f;-mavx512bw;-mavx512vl;-mavx512dq;-mfma;-mf16c;-mprefer-vector-width=512")
   list(FILTER FOLDER_SOURCES EXCLUDE REGEX "/cpu/isa_neon\\.c$")
 else()
-  list(FILTER FOLDER_SOURCES EXCLUDE REGEX "/cpu/(tile_product|group_product|isa_(avx2|avx512|amx)|int8_(avx2|avx_vnni|avx512|vnni|amx)|bf16_(avx2|avx512|avx512_bf16))\\.c$")
+  list(FILTER FOLDER_SOURCES EXCLUDE REGEX "/cpu/(tile_product|group_product|isa_(avx2|avx512)|int8_(avx2|avx_vnni|avx512|vnni|amx)|bf16_(avx2|avx512|avx512_bf16))\\.c$")
   if(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
     set_source_files_properties(${CMAKE_SOURCE_DIR}/kernels/cpu/isa_neon.c PROPERTIES COMPILE_OPTIONS "${KERNEL_FLAGS}")
   else()

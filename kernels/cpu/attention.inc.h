@@ -419,6 +419,7 @@ struct attention_task {
     char *partials;  /* with splits: [row, head, split] */
     size_t partial_bytes;
     bool tiles; /* as attention_tiles.inc.h does it */
+    bool amx;   /* there: by AMX, not VDPBF16PS */
 };
 
 /* The last position that row t, no padding, sees. */
@@ -523,7 +524,7 @@ static uint32_t tile_queries_of(uint32_t head_dim) {
     return MIN(TILE_VALUES / head_dim, (uint32_t)TILE_QUERIES);
 }
 
-#ifdef ATTENTION_TILES
+#if VW == 16
 #include "kernels/cpu/attention_tiles.inc.h"
 #else
 static bool uses_tiles(const struct stream *s, const struct kv_view *kv) {
@@ -537,9 +538,9 @@ static void attend_unit(void *ctx, size_t unit_idx, int thread_idx) {
     uint32_t queries = u.rows * (task->a->heads / task->a->kv->kv_heads);
     if (padding(task->a, &u))
         return;
-#ifdef ATTENTION_TILES
+#if VW == 16
     for (uint32_t q = 0; q < queries && task->tiles; q += tile_queries_of(task->a->kv->head_dim))
-        attend_tile_queries(task->a, &u, q);
+        attend_tile_queries(task, &u, q);
 #endif
     for (uint32_t q = 0; q < queries && !task->tiles; q += UNIT_QUERIES)
         attend_queries(task->a, &u, q);
@@ -552,7 +553,7 @@ static void attend_split_unit(void *ctx, size_t unit_idx, int thread_idx) {
     struct attention_unit u = unit_of(task, unit_idx / task->splits);
     if (a->batch->positions[u.row] == ROW_NONE)
         return;
-#ifdef ATTENTION_TILES
+#if VW == 16
     if (task->tiles) {
         attend_tile_unit(task, &u, split);
         return;
@@ -640,7 +641,8 @@ static void cpu_attention(struct stream *s, const struct op_attention *a) {
                                   .unit_rows = bounds,
                                   .partials = (char *)a->scratch + bounds_bytes,
                                   .partial_bytes = PARTIAL_BYTES(kv->head_dim),
-                                  .tiles = uses_tiles(s, kv)};
+                                  .tiles = uses_tiles(s, kv),
+                                  .amx = ((const struct cpu_device *)s->dev)->tiles};
     task.row_unit_count = cut_rows(a, queries_of_unit(&task, s->dev->thread_count), bounds);
     uint32_t units = task.row_unit_count * kv->kv_heads;
     for (uint32_t t = 0; t < a->batch->row_count; t++)

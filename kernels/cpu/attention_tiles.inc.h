@@ -116,8 +116,7 @@ struct factor {
     size_t row, step;
 };
 
-/* c [count, 32] = the sum over steps of a's rows . b[step]; count <= TILE_GROUP. */
-#ifdef CPU_AMX
+/* AMX's tiles are configured for products of `count` rows until end_tiles. */
 static void begin_tiles(uint32_t count) {
     struct tile_config config = {.palette = 1};
     uint32_t first = MIN(count, (uint32_t)ROWS_A_TILE), second = MAX(count - first, 1u);
@@ -132,8 +131,8 @@ static void end_tiles(void) {
 }
 
 /* Tiles: 0 to 3 sums, 4 and 5 rows of a, 6 and 7 halves of b. */
-static void multiply(uint32_t count, struct factor a, const struct operand *b, uint32_t steps,
-                     float (*c)[SPAN]) {
+static void multiply_by_tiles(uint32_t count, struct factor a, const struct operand *b,
+                              uint32_t steps, float (*c)[SPAN]) {
     const char *first = a.first, *second = first + ROWS_A_TILE * a.row;
     bool two = count > ROWS_A_TILE;
     TILE_ZERO(0);
@@ -159,9 +158,6 @@ static void multiply(uint32_t count, struct factor a, const struct operand *b, u
         TILE_STORE(3, c[ROWS_A_TILE] + 16, sizeof *c);
     }
 }
-#else
-static void begin_tiles(uint32_t count) {}
-static void end_tiles(void) {}
 
 BF16_TARGET ALWAYS_INLINE void multiply_rows(const int rows, const char *a, size_t a_row,
                                              size_t a_step, const struct operand *b, uint32_t steps,
@@ -190,8 +186,13 @@ BF16_TARGET ALWAYS_INLINE void multiply_rows(const int rows, const char *a, size
     }
 }
 
-BF16_TARGET static void multiply(uint32_t count, struct factor a, const struct operand *b,
+/* c [count, 32] = the sum over steps of a's rows . b[step]; count <= TILE_GROUP. amx: by tiles. */
+BF16_TARGET static void multiply(bool amx, uint32_t count, struct factor a, const struct operand *b,
                                  uint32_t steps, float (*c)[SPAN]) {
+    if (amx) {
+        multiply_by_tiles(count, a, b, steps, c);
+        return;
+    }
     const char *x = a.first;
     uint32_t i = 0;
     for (; i + 8 <= count; i += 8)
@@ -201,7 +202,6 @@ BF16_TARGET static void multiply(uint32_t count, struct factor a, const struct o
     for (; i < count; i++)
         multiply_rows(1, x + i * a.row, a.row, a.step, b, steps, c + i);
 }
-#endif
 
 /* ---- scores and weights ---- */
 
@@ -369,6 +369,7 @@ struct tile_split {
     struct tile_space *space;
     uint32_t slot, g, start;
     struct tile_sight all; /* of the unit */
+    bool amx;              /* products are by tiles */
     bool packed;           /* all of it is; else a group packs what it meets, where it stays near */
     const uint16_t *values[ATTENTION_SPLIT];
 };
@@ -388,7 +389,7 @@ static bool add_group_values(const struct tile_split *t, uint32_t query, uint32_
         struct operand *values = space->values + (packed ? d / SPAN * SPLIT_SPANS : 0);
         if (!packed)
             pack_span_values(t->a->kv, t->values, d, first, last, values);
-        multiply(count, p, values + first, last - first, space->sums);
+        multiply(t->amx, count, p, values + first, last - first, space->sums);
         for (uint32_t n = from; n < to; n++)
             if (qs->lo[query + n] < qs->hi[query + n])
                 finite = put_sums(space->sums[n], out[n]->acc + d) && finite;
@@ -408,12 +409,13 @@ static bool attend_group(const struct tile_split *t, uint32_t query, uint32_t co
                              SPAN * sizeof *qs->q};
     if (!look(qs, query, count, t->start, &sight))
         return true;
-    begin_tiles(count);
+    if (t->amx)
+        begin_tiles(count);
     for (uint32_t s = sight.first; s < sight.last; s++) {
         struct operand *keys = space->keys + (t->packed ? s * dims : 0);
         if (!t->packed)
             pack_span_keys(t->a->kv, t->slot, t->g, t->start, s, sight.hi, s == sight.first, keys);
-        multiply(count, q, keys, dims, space->scores[s]);
+        multiply(t->amx, count, q, keys, dims, space->scores[s]);
     }
     for (uint32_t n = 0; n < count; n++)
         if (qs->lo[query + n] < qs->hi[query + n])
@@ -422,7 +424,8 @@ static bool attend_group(const struct tile_split *t, uint32_t query, uint32_t co
             for (uint32_t s = sight.first; s < sight.last; s++)
                 memset(space->weights[s][n], 0, sizeof space->weights[s][n]);
     bool finite = add_group_values(t, query, count, &sight, 0, count, t->packed, out);
-    end_tiles();
+    if (t->amx)
+        end_tiles();
     return finite;
 }
 
@@ -438,14 +441,16 @@ static void attend_one_by_one(struct tile_split *t, uint32_t query, uint32_t cou
     const struct tile_queries *qs = t->qs;
     struct tile_sight sight;
     (void)look(qs, query, count, t->start, &sight);
-    begin_tiles(count);
+    if (t->amx)
+        begin_tiles(count);
     for (uint32_t n = 0; n < count; n++) {
         find_values(t->a->kv, t->slot, t->g, t->start, qs->lo[query + n], qs->hi[query + n],
                     t->values);
         if (qs->lo[query + n] < qs->hi[query + n])
             (void)add_group_values(t, query, count, &sight, n, n + 1, false, out);
     }
-    end_tiles();
+    if (t->amx)
+        end_tiles();
 }
 
 /* Partials of a unit's queries: where the split's go, and what they are merged into; NULL: not. */
@@ -519,8 +524,9 @@ static bool look_at_split(const struct op_attention *a, const struct attention_u
 }
 
 /* As attend_queries. */
-static void attend_tile_queries(const struct op_attention *a, const struct attention_unit *u,
+static void attend_tile_queries(const struct attention_task *task, const struct attention_unit *u,
                                 uint32_t first_query) {
+    const struct op_attention *a = task->a;
     uint32_t dim = a->kv->head_dim, group = a->heads / a->kv->kv_heads,
              slot = a->batch->slots[u->row], last = last_of(a, u->row + u->rows - 1),
              first = attention_first(a, a->batch->positions[u->row]);
@@ -535,10 +541,14 @@ static void attend_tile_queries(const struct op_attention *a, const struct atten
          start += ATTENTION_SPLIT) {
         if (!look_at_split(a, u, first_query, start, &qs))
             continue;
-        attend_tile_split(
-            &(struct tile_split){
-                .a = a, .qs = &qs, .space = &space, .slot = slot, .g = u->g, .start = start},
-            &p);
+        attend_tile_split(&(struct tile_split){.a = a,
+                                               .qs = &qs,
+                                               .space = &space,
+                                               .slot = slot,
+                                               .g = u->g,
+                                               .start = start,
+                                               .amx = task->amx},
+                          &p);
         for (uint32_t i = 0; i < qs.count; i++)
             if (qs.lo[i] < qs.hi[i])
                 p.into[i] = p.of[i];
@@ -572,7 +582,8 @@ static void attend_tile_unit(const struct attention_task *task, const struct att
                                                .space = &space,
                                                .slot = a->batch->slots[u->row],
                                                .g = u->g,
-                                               .start = start},
+                                               .start = start,
+                                               .amx = task->amx},
                           &p);
     }
 }

@@ -22,7 +22,7 @@ struct cpu_device {
     const struct int8_variant *int8; /* for matrices whose compute is int8 */
     const struct bf16_variant *bf16; /* ... bf16 */
     bool attends_in_bf16;            /* over caches that allow it (attention_tiles.inc.h) */
-    bool tiles;                      /* products in bf16 by tiles instead (tile_product.h) */
+    bool tiles;                      /* by AMX: products in bf16 (tile_product.h), attention's */
 };
 
 static inline struct thread_pool *cpu_pool(const struct stream *s) {
@@ -61,6 +61,6 @@ void cpu_pack(struct stream *s, const struct matrix *w, uint32_t segment, void *
  * the instruction set that was asked for does not run here. */
 int cpu_device_open(const struct device_options *options, struct device **out, struct error *err);
 
-extern const struct ops cpu_ops_scalar, cpu_ops_neon, cpu_ops_avx2, cpu_ops_avx512, cpu_ops_amx;
+extern const struct ops cpu_ops_scalar, cpu_ops_neon, cpu_ops_avx2, cpu_ops_avx512;
 
 #endif

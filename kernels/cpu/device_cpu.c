@@ -96,10 +96,10 @@ static const struct device_calls CPU_CALLS = {
 
 /* The tables of operations that this build has. */
 static const struct ops *const OPS[CPU_ISA_COUNT] = {
-    [CPU_ISA_REF] = &ref_ops,       [CPU_ISA_SCALAR] = &cpu_ops_scalar,
+    [CPU_ISA_REF] = &ref_ops,        [CPU_ISA_SCALAR] = &cpu_ops_scalar,
 #if defined(__x86_64__)
-    [CPU_ISA_AVX2] = &cpu_ops_avx2, [CPU_ISA_AVX512] = &cpu_ops_avx512,
-    [CPU_ISA_AMX] = &cpu_ops_amx,
+    [CPU_ISA_AVX2] = &cpu_ops_avx2,  [CPU_ISA_AVX512] = &cpu_ops_avx512,
+    [CPU_ISA_AMX] = &cpu_ops_avx512, /* cpu_device.tiles says where it takes tiles */
 #elif defined(__aarch64__)
     [CPU_ISA_NEON] = &cpu_ops_neon,
 #endif

@@ -119,7 +119,7 @@ static void cpu_expert_linear(struct stream *s, const struct op_expert_linear *a
         cpu_bf16_expert_linear(s, a);
         return;
     }
-#ifdef CPU_AMX
+#if VW == 16
     if (pairs && a->w->experts[0].compute == COMPUTE_INT8_GROUPS) {
         cpu_group_expert_linear(s, a);
         return;

@@ -3,5 +3,4 @@
 #define CPU_OPS cpu_ops_avx512
 #include "kernels/cpu/vec_avx512.h"
 
-#define ATTENTION_TILES 1
 #include "kernels/cpu/table.inc.h"

@@ -384,12 +384,12 @@ static void cpu_linear(struct stream *s, const struct op_linear *a) {
         cpu_bf16_linear(s, a);
         return;
     }
-#ifdef CPU_AMX
+#if VW == 16
     if (a->w->compute == COMPUTE_INT8_GROUPS) {
         cpu_group_linear(s, a);
         return;
     }
-    if (cpu_tiles_take(a->w)) {
+    if (((const struct cpu_device *)s->dev)->tiles && cpu_tiles_take(a->w)) {
         cpu_tile_linear(s, a);
         return;
     }

@@ -6,7 +6,7 @@
 
 #include "kernels/cpu/dequantize.inc.h"
 
-#ifdef CPU_AMX
+#if VW == 16
 #include "kernels/cpu/group_product.h"
 #include "kernels/cpu/tile_product.h"
 #endif

@@ -1,8 +1,0 @@
-/* The CPU's operations for one instruction set: the vector wrapper, then every kernel, then the
- * table. */
-#define CPU_OPS cpu_ops_amx
-#include "kernels/cpu/vec_avx512.h"
-
-#define CPU_AMX         1
-#define ATTENTION_TILES 1
-#include "kernels/cpu/table.inc.h"
