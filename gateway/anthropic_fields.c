@@ -202,6 +202,8 @@ int anthropic_parse(struct genreq *g, struct bytes body, bool counts, struct api
         rc = check(&m, counts, err);
     if (rc == 0)
         rc = field_apply_thinking(&m.g, "thinking", err);
+    if (rc == 0 && m.is_counted && m.g.thinking == THINKING_ON)
+        m.g.thinking_budget = m.budget_tokens;
     if (rc == 0)
         rc = anthropic_convert(&m.g, m.system, err);
     if (rc == 0 && m.g.tool_choice_none) /* a model that must not call is not tempted */

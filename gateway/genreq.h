@@ -243,7 +243,8 @@ struct genreq {
     enum genreq_thinking thinking; /* beside template_kwargs, until field_apply_thinking */
     const char *thinking_field;    /* what said so; borrowed */
     int64_t thinking_budget;       /* tokens that it may think; -1: any number */
-    /* what said so; borrowed, NULL: nothing did */
+    /* What said so, and is refused where the model's reasoning cannot be told; borrowed. NULL: nothing
+     * did, or what all clients have to say (Messages): then there is no bound there. */
     const char *thinking_budget_field;
     bool must_think;          /* refused where the model's reasoning cannot be told */
     bool parallel_tool_calls; /* false: the first call alone */

@@ -117,7 +117,7 @@ int prepare_thinking_end(const struct genreq *g, const struct text_model *text, 
                          struct api_error *api) {
     const char *said = g->thinking_budget_field, *field = said ? said : "thinking_token_budget";
     struct error err;
-    if (g->thinking_budget < 0)
+    if (g->thinking_budget < 0 || (!said && !p->parse.reasoning))
         return 0;
     if (!g->separate_reasoning)
         return api_error_set(api, API_UNSUPPORTED, field,

@@ -49,7 +49,7 @@ MUST_CHECK int prepare(const struct genreq *g, const struct served_model *model,
 MUST_CHECK int prepare_stop_patterns(const struct genreq *g, struct prepared *p,
                                      struct api_error *err);
 /* The tokens that end what is thought, where it has a bound, into p, whose `parse` is known. 0, or -1
- * with *err filled: this model's reasoning cannot be told. */
+ * with *err filled: this model's reasoning cannot be told, and the request names its bound. */
 MUST_CHECK int prepare_thinking_end(const struct genreq *g, const struct text_model *text,
                                     struct prepared *p, struct api_error *err);
 /* As a request is sampled that says nothing of it. p->sampling; *p must be released. */

@@ -181,7 +181,7 @@ static int parse_with(enum genreq_dialect dialect, const char *fields, struct ge
     struct buf body;
     buf_init(&body, 0);
     buf_addf(&body, "{%s,%s}",
-             dialect == GENREQ_CHAT || dialect == GENREQ_OLLAMA_CHAT
+             dialect == GENREQ_CHAT || dialect == GENREQ_OLLAMA_CHAT || dialect == GENREQ_MESSAGES
                  ? "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
                  : "\"prompt\":\"hi\"",
              fields);
@@ -351,6 +351,28 @@ TEST(a_chat_may_bound_what_is_thought) {
             EXPECT_STR(g.thinking_budget_field, CASES[i].field);
         EXPECT_EQ(parse_with(GENREQ_COMPLETIONS, CASES[i].fields, &g, &err),
                   CASES[i].field ? -1 : 0);
+    }
+}
+
+/* Clients that ask for thinking have to send one, so it is refused nowhere: no field is named. */
+TEST(messages_bound_what_is_thought_where_it_is_asked_for) {
+    static const struct {
+        const char *thinking;
+        int64_t budget;
+    } CASES[] = {
+        {"{\"type\":\"enabled\",\"budget_tokens\":1024}", 1024},
+        {"{\"type\":\"disabled\",\"budget_tokens\":1024}", -1},
+        {"{\"type\":\"adaptive\"}", -1},
+        {"{\"type\":\"enabled\"}", -1},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct genreq g;
+        struct api_error err = {0};
+        char fields[128];
+        snprintf(fields, sizeof fields, "\"max_tokens\":2000,\"thinking\":%s", CASES[i].thinking);
+        EXPECT_EQ(parse_with(GENREQ_MESSAGES, fields, &g, &err), 0);
+        EXPECT_EQ(g.thinking_budget, CASES[i].budget);
+        EXPECT(!g.thinking_budget_field);
     }
 }
 
