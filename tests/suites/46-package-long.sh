@@ -26,7 +26,7 @@ stands_alone() { # stands_alone PROGRAM PREFIX: its libraries lie below PREFIX
     [ -z "$outside" ] || { echo "from elsewhere: $outside"; return 1; }
 }
 opens_its_own() { # opens_its_own PROGRAM PREFIX: what downloads open lies below PREFIX
-    bare HF_ENDPOINT=http://127.0.0.1:9 HF_HOME="$dir/hub" LD_DEBUG=libs "$1" pull org/none >"$dir/opened" 2>&1
+    bare HF_ENDPOINT=http://127.0.0.1:9 HF_HOME="$dir/no-hub" LD_DEBUG=libs "$1" pull org/none >"$dir/opened" 2>&1
     grep 'calling init:' "$dir/opened" | grep 'libcurl\.so' | grep -q "$2/" || { grep -v 'LD_DEBUG\|^ ' "$dir/opened"; return 1; }
 }
 
