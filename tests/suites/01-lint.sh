@@ -41,8 +41,8 @@ done
 
 # Tests that run on a real GPU, too, ask the emulator only for what tests/gpu/real_device.c answers in its place (the rest of their folder's
 # names the emulator alone has); without nvcc nothing else links the two.
-missing=$(find tests/unit/emu -name 'test_*.c' | grep -vE '/test_(emulator|hopper|launches)\.c$' | xargs cat | grep -oE '\bemu_[a-z_]+\(' | tr -d '(' | sort -u |
-    while read -r name; do grep -qE "^[a-z].*\b$name\(.*\{$" tests/gpu/real_device.c || printf '%s ' "$name"; done)
+missing=$(find tests/unit/emu -name 'test_*.c' -o -name rig.h -o -name machine.h | grep -vE '/test_(emulator|hopper|launches)\.c$' | xargs cat | grep -oE '\bemu_[a-z_]+\(' | tr -d '(' | sort -u |
+    while read -r name; do grep -qE "^[a-z].*\b$name\(.*\{\}?$" tests/gpu/real_device.c || printf '%s ' "$name"; done)
 if [ -z "$missing" ]; then ok lint.real_devices_answer; else not_ok lint.real_devices_answer "tests/gpu/real_device.c lacks $missing"; fi
 
 # protobuf-c unpacks by recursion: a message that can contain itself lets a peer overflow the stack.
