@@ -8,8 +8,9 @@
 #include "scheduler/core/sequence_state.h"
 
 enum {
-    GUESS_WEIGHT = 4,         /* of the guess, in slots that came free */
-    GUESS_OUTPUT_TOKENS = 256 /* of a request that says no less */
+    GUESS_WEIGHT = 4,          /* of the guess, in slots that came free */
+    GUESS_OUTPUT_TOKENS = 256, /* of a request that says no less */
+    FEW = 4                    /* that many are no crowd */
 };
 static const double KEEP = 0.98; /* of what was observed, at each observation */
 
@@ -43,12 +44,9 @@ void admission_leave(struct model *model, const struct sequence *q, int64_t now)
 /* Until so many tokens of prompts are computed, a piece in each step beside so many rows. */
 static double prompt_ms(const struct sched *s, const struct replica *r, double tokens,
                         uint32_t rows) {
-    const struct step_cost *cost = &r->cost;
     uint32_t most = plan_step_tokens(s, r), beside = rows / r->stage_count,
              chunk = plan_chunk_tokens(s, r, most > beside ? most - beside : 1, rows > 0);
-    double step_ms =
-        cost->step_ms + cost->row_ms * (beside + 1.0) + cost->token_ms * ((double)beside + chunk);
-    return tokens * step_ms / chunk;
+    return tokens * step_cost_ms(&r->cost, beside + 1.0, (double)beside + chunk) / chunk;
 }
 
 /* Until the prompts that are in slots now are computed, where there is least of them. */
@@ -119,6 +117,11 @@ double admission_wait_ms(const struct sched *s, const struct request *request) {
     if (takes_a_slot(request))
         return MIN(wait, (double)s->config.slot_wait_ms);
     return wait + slots_ms(s, request->model) * share_of_slots(request);
+}
+
+bool admission_is_crowded(const struct request *request) {
+    const struct model *model = request->model;
+    return model->admission.running + model->waiting.count > FEW;
 }
 
 /* ---- Prompts in slots ---- */

@@ -19,6 +19,9 @@
  * longer ones have been delayed already. Else short ones that keep coming would hold up for ever
  * those that were taken. Prompts of other tenants count as far as they take turns with this tenant's.
  *
+ * A handful is no crowd: while no more than four wait or have slots, the newcomer among them, the server's
+ * bound refuses nobody: a person with a few long prompts, or with one slot, rather waits.
+ *
  * Threading: the core's.
  */
 #ifndef SCHEDULER_CORE_ADMISSION_H
@@ -51,6 +54,8 @@ void admission_leave(struct model *model, const struct sequence *q, int64_t now)
 /* What a queued request has to wait for a slot at the end of its queue, in ms; 0: not known, or one
  * is about to come free for it. O(tenants + replicas). */
 double admission_wait_ms(const struct sched *s, const struct request *request);
+/* Do more than a handful wait or have slots, the queued request among them? */
+bool admission_is_crowded(const struct request *request);
 /* After prefix_find on r, where q may be placed: how many ms later than alone its first token comes
  * there, or that of a longer prompt of its tenant which it goes before; 0: not known. O(running). */
 double admission_delay_ms(const struct sched *s, const struct sequence *q, const struct replica *r);

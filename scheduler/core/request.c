@@ -380,10 +380,10 @@ void requests_bind_all(struct sched *s, struct model *model) {
     s->scratch.count = 0;
 }
 
-double request_most_wait_ms(const struct sched *s, const struct request *request) {
+double request_most_wait_ms(const struct sched *s, const struct request *request, bool crowded) {
     if (request->resumed || request_is_probe(request))
         return INFINITY;
-    double most = s->config.wait_max_ms ? s->config.wait_max_ms : INFINITY;
+    double most = crowded && s->config.wait_max_ms ? s->config.wait_max_ms : INFINITY;
     if (request->deadline_at != NEVER)
         most = MIN(most, (double)(request->deadline_at - s->now));
     return most;

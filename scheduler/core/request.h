@@ -114,8 +114,9 @@ static inline struct u128 submit_share_id(const struct wire_submit *submit) {
     return u128_is_zero(submit->share) ? submit->tenant : submit->share;
 }
 
-/* For its first token, while it is new; INFINITY: as long as it takes. */
-double request_most_wait_ms(const struct sched *s, const struct request *request);
+/* For its first token, while it is new, by its own deadline and, in a crowd, the server's bound;
+ * INFINITY: as long as it takes. */
+double request_most_wait_ms(const struct sched *s, const struct request *request, bool crowded);
 /* 0, or why it is refused whatever its model. */
 enum wire_reject_code submit_check(const struct wire_submit *submit);
 /* A record of this message, which is copied, in the map and on its gateway's list. Its sequences

@@ -1,6 +1,6 @@
 #include "scheduler/core/step_cost.h"
 
-#include <stdbool.h>
+#include "base/base.h"
 
 static const double FADE = 0.98; /* of what was observed, at each step */
 /* Of a column's own square: where steps do not tell columns apart, those with less have the cost. */
@@ -33,6 +33,12 @@ static bool solve(const struct step_cost *cost, const bool used[3], double out[3
 
 void step_cost_observe(struct step_cost *cost, uint32_t rows, uint32_t tokens, double ms) {
     const double seen[4] = {1, rows, tokens, ms};
+    if (!cost->begun) {
+        cost->begun = true;
+        return;
+    }
+    cost->most_rows = MAX(cost->most_rows, rows);
+    cost->most_tokens = MAX(cost->most_tokens, tokens);
     for (int i = 0; i < 4; i++)
         for (int k = 0; k < 4; k++)
             cost->sums[i][k] = cost->sums[i][k] * FADE + seen[i] * seen[k];
@@ -48,4 +54,9 @@ void step_cost_observe(struct step_cost *cost, uint32_t rows, uint32_t tokens, d
     cost->step_ms = out[0];
     cost->row_ms = out[1];
     cost->token_ms = out[2];
+}
+
+double step_cost_ms(const struct step_cost *cost, double rows, double tokens) {
+    return cost->step_ms + cost->row_ms * MIN(rows, (double)cost->most_rows) +
+           cost->token_ms * MIN(tokens, (double)cost->most_tokens);
 }

@@ -207,9 +207,10 @@ static struct request *newest_fresh(struct sched *s, const struct model *model) 
 
 /* Would it wait for a slot for longer than anybody should, or than it can? */
 static bool waits_too_long(const struct sched *s, const struct request *request) {
-    double most = request_most_wait_ms(s, request);
-    return most < INFINITY && !request->sequences[0].started && request->model &&
-           request->tenant->heap.count && admission_wait_ms(s, request) > most;
+    if (request->sequences[0].started || !request->model || !request->tenant->heap.count)
+        return false;
+    double most = request_most_wait_ms(s, request, admission_is_crowded(request));
+    return most < INFINITY && admission_wait_ms(s, request) > most;
 }
 
 /* The newest of this turn first: those before it wait less without it. */

@@ -46,7 +46,10 @@ class Small(Serve):
         leave_room(self.inside(), 0)
 
     def answers(self):
-        return self.post("/v1/completions", ASK, timeout=5)[0] == 200
+        try:
+            return self.post("/v1/completions", ASK, timeout=5)[0] == 200
+        except OSError:  # a gateway that has just been started does not listen yet
+            return False
 
     def ends_well(self):
         self.process.send_signal(signal.SIGTERM)

@@ -192,11 +192,13 @@ static void slow_finish(struct crowd *crowd) {
         slow_step(crowd);
 }
 
-/* It has seen what its steps cost, and rests. */
+/* It has seen what its steps cost, of which the first does not count, and rests. */
 static void slow_warm_up(struct crowd *crowd) {
-    slow_ask(crowd, 9, 100, 10);
-    slow_step(crowd);
-    slow_finish(crowd);
+    for (int i = 0; i < 2; i++) {
+        slow_ask(crowd, 9, 4000, 10);
+        slow_step(crowd);
+        slow_finish(crowd);
+    }
 }
 
 /* Slots for all, and four and twelve times what it can compute: who is taken has a first token in
@@ -238,11 +240,14 @@ TEST(admission_counts_prompts_that_wait_in_slots) {
     }
 }
 
-/* A long prompt takes longer than the bound. Alone it is taken, and so are short ones, which go before
- * it; a second long one would make one of the two wait for longer. */
+/* A long prompt takes longer than the bound. In a crowd of answers it is taken, and so are short ones,
+ * which go before it; a second long one would make one of the two wait for longer. */
 TEST(admission_takes_short_prompts_beside_a_long_one) {
     struct crowd *crowd = slow_crowd_new(BOUND_MS);
     slow_warm_up(crowd);
+    for (int i = 0; i < 4; i++)
+        slow_ask(crowd, 3, 10, 1000);
+    slow_step(crowd);
     uint32_t alone = slow_ask(crowd, 1, 8000, 1);
     slow_step(crowd);
     uint32_t small = slow_ask(crowd, 1, 100, 1), second = slow_ask(crowd, 1, 7000, 1);
@@ -255,6 +260,20 @@ TEST(admission_takes_short_prompts_beside_a_long_one) {
     EXPECT(crowd->stage->requests[second].retry_after_ms >= 10000);
     slow_finish(crowd);
     EXPECT(crowd->first_at[small] - crowd->asked_at[small] < 2000);
+    crowd_free(&crowd);
+}
+
+/* Four long ones are no crowd, and all are taken; one more is refused. */
+TEST(admission_takes_a_few_long_prompts) {
+    struct crowd *crowd = slow_crowd_new(BOUND_MS);
+    uint32_t asked[5];
+    slow_warm_up(crowd);
+    for (size_t i = 0; i < ARRAY_LEN(asked); i++) {
+        asked[i] = slow_ask(crowd, 1, 8000, 1);
+        slow_step(crowd);
+        EXPECT_EQ(crowd->stage->requests[asked[i]].reject, i < 4 ? 0 : WIRE_REJECT_OVERLOADED);
+    }
+    slow_finish(crowd);
     crowd_free(&crowd);
 }
 
@@ -285,18 +304,18 @@ TEST(admission_counts_the_slot_that_has_to_come_free) {
     struct crowd *crowd = mem_alloc(sizeof *crowd);
     crowd->stage = stage_new(&config);
     struct stage_worker *w = stage_worker(crowd->stage, 0);
-    w->hello.slot_count = 2;
+    w->hello.slot_count = 4;
     w->hello.steps_in_flight = 1;
     w->step_ms = STEP_MS;
     CHECK(stage_hello(crowd->stage, w) == 0);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 4; i++)
         crowd_ask(crowd, 1, 0);
-    for (int i = 0; i < 8; i++) /* an answer takes 1600 ms: a slot comes free after 800 */
+    for (int i = 0; i < 8; i++) /* an answer takes 1600 ms: a slot comes free after 400 */
         crowd_step(crowd);
     uint32_t late = crowd_ask(crowd, 1, 0), other = crowd_ask(crowd, 2, 0);
     crowd_step(crowd);
     EXPECT_EQ(crowd->stage->requests[late].reject, WIRE_REJECT_OVERLOADED);
-    EXPECT_EQ(crowd->stage->requests[other].reject, 0); /* takes one of the other tenant's two */
+    EXPECT_EQ(crowd->stage->requests[other].reject, 0); /* takes one of the other tenant's four */
     for (int i = 0; i < 2000 && sched_counts(crowd->stage->s).running; i++)
         crowd_step(crowd);
     EXPECT(crowd->first_at[other] - crowd->asked_at[other] <= 200);
@@ -304,6 +323,50 @@ TEST(admission_counts_the_slot_that_has_to_come_free) {
     crowd_step(crowd);
     EXPECT_EQ(crowd->stage->requests[free].reject, 0);
     crowd_free(&crowd);
+}
+
+/* One slot, and answers that take longer than the bound: who comes then waits, if it is no crowd. */
+TEST(admission_lets_a_few_wait) {
+    struct sched_config config;
+    sched_config_default(&config);
+    config.wait_max_ms = 200;
+    struct crowd *crowd = mem_alloc(sizeof *crowd);
+    crowd->stage = stage_new(&config);
+    struct stage_worker *w = stage_worker(crowd->stage, 0);
+    w->hello.slot_count = 1;
+    w->hello.steps_in_flight = 1;
+    w->step_ms = STEP_MS;
+    CHECK(stage_hello(crowd->stage, w) == 0);
+    crowd_ask(crowd, 1, 0);
+    for (int i = 0; i < 8; i++)
+        crowd_step(crowd);
+    for (uint32_t i = 0; i < 3; i++) {
+        uint32_t few = crowd_ask(crowd, 1, 0);
+        crowd_step(crowd);
+        EXPECT_EQ(crowd->stage->requests[few].reject, 0);
+    }
+    uint32_t more = crowd_ask(crowd, 1, 0);
+    crowd_step(crowd);
+    EXPECT_EQ(crowd->stage->requests[more].reject, WIRE_REJECT_OVERLOADED);
+    crowd_free(&crowd);
+}
+
+/* ---- what a step costs ---- */
+
+/* Of small steps alone a large one counts as the largest of them; the first, which reads weights from
+ * the disk, does not count. */
+TEST(admission_takes_a_burst_before_large_steps_were_seen) {
+    struct step_cost cost = {0};
+    EXPECT(step_cost_ms(&cost, 1, 100) == 0);
+    step_cost_observe(&cost, 1, 1, 30000);
+    EXPECT(step_cost_ms(&cost, 1, 100) == 0);
+    for (int i = 0; i < 3; i++)
+        step_cost_observe(&cost, 1, 1, 300);
+    EXPECT(step_cost_ms(&cost, 4, 500) > 299 && step_cost_ms(&cost, 4, 500) < 301);
+    for (int i = 0; i < 20; i++)
+        step_cost_observe(&cost, 1, 100, 400);
+    EXPECT(step_cost_ms(&cost, 1, 50) > 340 && step_cost_ms(&cost, 1, 50) < 360);
+    EXPECT(step_cost_ms(&cost, 1, 100) > 395 && step_cost_ms(&cost, 1, 1000) < 405);
 }
 
 /* ---- the expected wait by itself ---- */
