@@ -338,3 +338,13 @@ int field_read_request(struct genreq *g, const struct field_set *set, struct byt
     json_reader_release(&r.json);
     return rc;
 }
+
+int field_nested(struct field_reader *r, enum json_event first, const struct field_set *set,
+                 const char *expected) {
+    struct bytes object;
+    if (first != JSON_OBJECT_BEGIN)
+        return field_wrong_type(r, expected, first);
+    if (field_span(r, first, &object))
+        return -1;
+    return field_read_request(r->g, set, object, r->err);
+}

@@ -146,6 +146,10 @@ MUST_CHECK int field_string_or_strings(struct field_reader *r, enum json_event f
 /* Copies ids into the arena. */
 MUST_CHECK int field_copy_ids(struct field_reader *r, const uint32_t *ids, size_t count,
                               struct u32s *out);
+/* Reads the object begun by `first` into r->g by the rows of a set, as a request of its own; expected:
+ * what is said where it is no object. */
+MUST_CHECK int field_nested(struct field_reader *r, enum json_event first,
+                            const struct field_set *set, const char *expected);
 /* Drops the value begun by `first`; *out (may be NULL) is its raw span. */
 MUST_CHECK int field_span(struct field_reader *r, enum json_event first, struct bytes *out);
 /* Reads the object begun by `first`: members asked for as json_take_members does; *whole (may be

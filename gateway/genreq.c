@@ -132,6 +132,13 @@ bool genreq_asks_nothing(const struct genreq *g) {
     return g->messages.len == 0 && g->prompt_count == 0;
 }
 
+void genreq_default_max_tokens(struct genreq *g, int64_t tokens) {
+    if (g->given & GENREQ_MAX_TOKENS)
+        return;
+    g->max_tokens = MAX(tokens, g->min_tokens);
+    g->given |= GENREQ_MAX_TOKENS;
+}
+
 uint32_t genreq_max_tokens(const struct genreq *g, uint32_t fallback) {
     bool newer = g->given & GENREQ_MAX_COMPLETION_TOKENS;
     if (!newer && !(g->given & GENREQ_MAX_TOKENS))

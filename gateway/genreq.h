@@ -291,6 +291,8 @@ bool genreq_asks_nothing(const struct genreq *g);
 static inline uint32_t genreq_choices_made(const struct genreq *g) {
     return (uint32_t)MAX(g->choice_count, g->best_of);
 }
+/* Where the client has not said max_tokens it is this, or min_tokens if that is more. */
+void genreq_default_max_tokens(struct genreq *g, int64_t tokens);
 /* Output tokens asked for: max_completion_tokens, else max_tokens, else fallback. */
 uint32_t genreq_max_tokens(const struct genreq *g, uint32_t fallback);
 

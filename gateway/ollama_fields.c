@@ -96,12 +96,7 @@ static int read_options(struct field_reader *r, enum json_event first) {
     static const struct field_table own = {option_rows, ARRAY_LEN(option_rows)};
     static const struct field_table *const tables[] = {&own, &field_peers};
     static const struct field_set set = {tables, ARRAY_LEN(tables)};
-    struct bytes options;
-    if (first != JSON_OBJECT_BEGIN)
-        return field_wrong_type(r, "an object", first);
-    if (field_span(r, first, &options))
-        return -1;
-    return field_read_request(r->g, &set, options, r->err);
+    return field_nested(r, first, &set, "an object");
 }
 
 /* clang-format off */

@@ -116,9 +116,12 @@ void response_prompt_logprobs_entry(const struct tokenizer *t, const struct toke
 void response_prefill_entry(const struct tokenizer *t, const struct token_logprobs *lp,
                             struct buf *out);
 /* Makes the value of "logprobs" (of SGLang's: the tokens' triples, a newline, lists of those of the
- * alternatives) from entries that response_logprobs_entry wrote one after another
+ * alternatives; of TGI's: so with objects) from entries that response_logprobs_entry wrote one after another
  * (each ended by a newline). */
 void response_logprobs_value(enum genreq_dialect dialect, struct bytes entries, struct buf *out);
+/* The two lists of such a value of SGLang's or TGI's: of the tokens, and of their alternatives. Empty:
+ * both are. */
+void response_logprobs_split(struct bytes value, struct bytes *tokens, struct bytes *alternatives);
 /* Characters of a token's text as it is shown in log-probabilities. */
 uint32_t response_token_chars(const struct tokenizer *t, uint32_t id);
 

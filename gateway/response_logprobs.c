@@ -305,3 +305,11 @@ void response_logprobs_value(enum genreq_dialect dialect, struct bytes entries, 
     }
     buf_add_str(out, "]}");
 }
+
+void response_logprobs_split(struct bytes value, struct bytes *tokens, struct bytes *alternatives) {
+    const uint8_t *cut = value.len ? memchr(value.data, '\n', value.len) : NULL;
+    CHECK(cut || !value.len);
+    size_t len = cut ? (size_t)(cut - value.data) : 0;
+    *tokens = bytes_of(value.data, len);
+    *alternatives = cut ? bytes_of(cut + 1, value.len - len - 1) : bytes_of(NULL, 0);
+}

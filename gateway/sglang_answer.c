@@ -105,15 +105,6 @@ static void add_member(const char *name, const struct buf *value, struct buf *ou
     ADD(out, "]");
 }
 
-/* The pieces of two lists that response_logprobs_value wrote, with a newline between. */
-static void split_logprobs(struct bytes value, struct bytes *own, struct bytes *top) {
-    const uint8_t *cut = value.len ? memchr(value.data, '\n', value.len) : NULL;
-    CHECK(cut || !value.len);
-    size_t len = cut ? (size_t)(cut - value.data) : 0;
-    *own = bytes_of(value.data, len);
-    *top = cut ? bytes_of(cut + 1, value.len - len - 1) : bytes_of(NULL, 0);
-}
-
 /* What of the choice is so far, without the object's last brace. */
 static void add_object(const struct answer *a, const struct choice *c, const struct told *t,
                        struct buf *out) {
@@ -186,7 +177,7 @@ static void text(struct answer *a, const struct choice *c, const struct response
     CHECK(c->index < a->sglang->told_count);
     struct told *t = &a->sglang->told[c->index];
     struct bytes own, top;
-    split_logprobs(logprobs, &own, &top);
+    response_logprobs_split(logprobs, &own, &top);
     buf_add_bytes(&t->text, piece->content);
     add_item(&t->ids, ids_of(extra));
     add_item(&t->logprobs, own);
@@ -214,7 +205,7 @@ static void add_choice(struct answer *a, const struct choice *c, struct buf *out
     struct told t = {.text = c->text};
     struct bytes own, top;
     answer_write_extras(a, c);
-    split_logprobs(buf_bytes(&a->scratch->entries), &own, &top);
+    response_logprobs_split(buf_bytes(&a->scratch->entries), &own, &top);
     add_item(&t.ids, ids_of(buf_bytes(&a->scratch->extra)));
     add_item(&t.logprobs, own);
     add_item(&t.top, top);
@@ -224,7 +215,7 @@ static void add_choice(struct answer *a, const struct choice *c, struct buf *out
         buf_reset(value);
         response_logprobs_value(GENREQ_GENERATE, buf_bytes(prompt), value);
         a->is_short |= value->failed;
-        split_logprobs(value->failed ? bytes_of(NULL, 0) : buf_bytes(value), &own, &top);
+        response_logprobs_split(value->failed ? bytes_of(NULL, 0) : buf_bytes(value), &own, &top);
         add_item(&t.input, own);
         add_item(&t.input_top, top);
     }

@@ -84,12 +84,7 @@ static const struct field_table *const sampling_tables[] = {
 static const struct field_set fields_sampling = {sampling_tables, ARRAY_LEN(sampling_tables)};
 
 static int read_sampling(struct field_reader *r, enum json_event first) {
-    struct bytes params;
-    if (first != JSON_OBJECT_BEGIN)
-        return field_wrong_type(r, "one object, which holds for all texts", first);
-    if (field_span(r, first, &params))
-        return -1;
-    return field_read_request(r->g, &fields_sampling, params, r->err);
+    return field_nested(r, first, &fields_sampling, "one object, which holds for all texts");
 }
 
 /* clang-format off */
@@ -144,10 +139,7 @@ int sglang_generate_parse(struct genreq *g, struct bytes body, struct api_error 
     *g = q.g; /* the arena with it */
     if (rc)
         return -1;
-    if (!(g->given & GENREQ_MAX_TOKENS)) {
-        g->max_tokens = MAX(TOKENS_UNLESS_ASKED, g->min_tokens);
-        g->given |= GENREQ_MAX_TOKENS;
-    }
+    genreq_default_max_tokens(g, TOKENS_UNLESS_ASKED);
     if (g->logprobs && g->prompt_logprobs_from >= 0) /* without the first it says nothing */
         g->prompt_logprobs = g->top_logprobs;
     g->return_token_ids = true;

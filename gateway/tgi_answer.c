@@ -88,16 +88,6 @@ static void add_end(const struct answer *a, const struct choice *c, struct buf *
         ADD(out, "null");
 }
 
-/* What response_logprobs_value made of a choice's tokens: objects of them, a newline, lists of
- * their alternatives. */
-static void split(struct bytes value, struct bytes *tokens, struct bytes *top) {
-    const uint8_t *cut = value.len ? memchr(value.data, '\n', value.len) : NULL;
-    CHECK(cut || !value.len);
-    size_t len = cut ? (size_t)(cut - value.data) : 0;
-    *tokens = bytes_of(value.data, len);
-    *top = cut ? bytes_of(cut + 1, value.len - len - 1) : bytes_of(NULL, 0);
-}
-
 /* ---- a stream ---- */
 
 static void begin(struct answer *a, struct buf *out) {
@@ -140,7 +130,7 @@ static void text(struct answer *a, const struct choice *c, const struct response
     struct tgi_state *s = a->tgi;
     struct bytes own, top;
     (void)extra;
-    split(logprobs, &own, &top);
+    response_logprobs_split(logprobs, &own, &top);
     if (own.len)
         keep_token(s, own, top);
     else if (!s->waits)
@@ -188,7 +178,7 @@ static void error(struct answer *a, const struct api_error *err, struct buf *out
 static void add_tokens(struct answer *a, const struct choice *c, struct buf *out) {
     struct bytes own, top;
     answer_write_extras(a, c);
-    split(buf_bytes(&a->scratch->entries), &own, &top);
+    response_logprobs_split(buf_bytes(&a->scratch->entries), &own, &top);
     ADD(out, ",\"prefill\":[");
     buf_add_bytes(out, buf_bytes(&a->submissions[0].choices[0].prompt_logprobs));
     ADD(out, "],\"tokens\":[");

@@ -83,12 +83,7 @@ static const struct field_table *const parameters_tables[] = {
 static const struct field_set fields_parameters = {parameters_tables, ARRAY_LEN(parameters_tables)};
 
 static int read_parameters(struct field_reader *r, enum json_event first) {
-    struct bytes params;
-    if (first != JSON_OBJECT_BEGIN)
-        return field_wrong_type(r, "an object", first);
-    if (field_span(r, first, &params))
-        return -1;
-    return field_read_request(r->g, &fields_parameters, params, r->err);
+    return field_nested(r, first, &fields_parameters, "an object");
 }
 
 /* clang-format off */
@@ -143,10 +138,7 @@ int tgi_parse(struct genreq *g, struct bytes body, struct api_error *err) {
         g->temperature = 0;
         g->given |= GENREQ_TEMPERATURE;
     }
-    if (!(g->given & GENREQ_MAX_TOKENS)) {
-        g->max_tokens = MAX(TOKENS_UNLESS_ASKED, g->min_tokens);
-        g->given |= GENREQ_MAX_TOKENS;
-    }
+    genreq_default_max_tokens(g, TOKENS_UNLESS_ASKED);
     g->tgi.details |= q.prefill;
     g->prompt_logprobs = q.prefill ? 0 : -1;
     g->logprobs = g->stream || g->tgi.details;

@@ -65,12 +65,7 @@ static const struct field_table *const sampling_tables[] = {
 static const struct field_set fields_sampling = {sampling_tables, ARRAY_LEN(sampling_tables)};
 
 static int read_sampling(struct field_reader *r, enum json_event first) {
-    struct bytes params;
-    if (first != JSON_OBJECT_BEGIN)
-        return field_wrong_type(r, "an object", first);
-    if (field_span(r, first, &params))
-        return -1;
-    return field_read_request(r->g, &fields_sampling, params, r->err);
+    return field_nested(r, first, &fields_sampling, "an object");
 }
 
 /* clang-format off */
@@ -95,10 +90,7 @@ int tokens_parse(struct genreq *g, struct bytes body, struct api_error *err) {
         return api_error_set(err, API_BAD_REQUEST, "token_ids", "'token_ids' is missing");
     if (g->prompts[0].ids.count == 0)
         return api_error_set(err, API_BAD_REQUEST, "token_ids", "'token_ids' is empty");
-    if (!(g->given & GENREQ_MAX_TOKENS)) {
-        g->max_tokens = MAX(TOKENS_UNLESS_ASKED, g->min_tokens);
-        g->given |= GENREQ_MAX_TOKENS;
-    }
+    genreq_default_max_tokens(g, TOKENS_UNLESS_ASKED);
     g->return_token_ids = true;
     g->tokens_as_ids = true;
     return genreq_check_choices(g, err) ? -1 : genreq_check_prompt_logprobs(g, err);

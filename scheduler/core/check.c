@@ -178,9 +178,7 @@ static void check_model(const struct model *model) {
         if (r->state != REPLICA_READY)
             continue;
         if (ready && model->names_alike)
-            CHECK(r->caching == ready->caching && r->class_sensitive == ready->class_sensitive &&
-                  r->groups[0].block_tokens == ready->groups[0].block_tokens &&
-                  u128_equal(r->revision, ready->revision));
+            CHECK(replica_names_as(r, ready));
         ready = r;
     }
     CHECK(turned_away == model->turned_away_count);

@@ -47,13 +47,6 @@ void model_free(struct sched *s, struct model *model) {
     s->status_version++;
 }
 
-/* The names that request_hash gives. */
-static bool names_as(const struct replica *a, const struct replica *b) {
-    return a->caching == b->caching && a->class_sensitive == b->class_sensitive &&
-           a->groups[0].block_tokens == b->groups[0].block_tokens &&
-           u128_equal(a->revision, b->revision);
-}
-
 /* What it takes new requests with is what gateways are to write them with. */
 static bool takes_work(const struct replica *r) {
     return r->state == REPLICA_READY && !r->draining;
@@ -69,7 +62,7 @@ void model_review(struct sched *s, struct model *model) {
         const struct replica *r = model->replicas.items[i];
         any = any || r->state != REPLICA_DOWN;
         if (r->state == REPLICA_READY) {
-            model->names_alike = model->names_alike && (!ready || names_as(r, ready));
+            model->names_alike = model->names_alike && (!ready || replica_names_as(r, ready));
             ready = r;
         }
         model->max_capacity = MAX(model->max_capacity, r->capacity);

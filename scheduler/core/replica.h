@@ -123,6 +123,12 @@ struct replica {
 /* The replica of this id, made when new; one of another model or shape is freed first. */
 struct replica *replica_get(struct sched *s, struct u128 id, struct model *model,
                             uint32_t rank_count, uint32_t stage_count);
+/* Do both give a prompt's blocks the same names (request_hash)? */
+static inline bool replica_names_as(const struct replica *a, const struct replica *b) {
+    return a->caching == b->caching && a->class_sensitive == b->class_sensitive &&
+           a->groups[0].block_tokens == b->groups[0].block_tokens &&
+           u128_equal(a->revision, b->revision);
+}
 /* Positions that those in slots have to compute still. */
 static inline uint64_t replica_backlog(const struct replica *r) {
     return r->load - (uint64_t)REPLICA_ROW_LOAD * r->running_count;
