@@ -54,6 +54,13 @@ const struct answer_form *answer_form_of(enum genreq_dialect dialect) {
 
 /* ---- what all choices say ---- */
 
+const struct submission *answer_submission_of(const struct answer *a, const struct choice *c) {
+    const struct submission *sub = a->submissions;
+    while (c < sub->choices || c >= sub->choices + sub->delivery.choice_count)
+        sub++;
+    return sub;
+}
+
 struct usage answer_usage(const struct answer *a) {
     struct usage u = {.other_fingerprint = a->other_fingerprint};
     for (uint32_t i = 0; i < a->submission_count; i++) {

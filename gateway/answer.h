@@ -160,6 +160,8 @@ void answer_write_extras(struct answer *a, const struct choice *c);
 
 /* Tokens and flags of all submissions so far. */
 struct usage answer_usage(const struct answer *a);
+/* The one of its submissions that the choice is of. */
+const struct submission *answer_submission_of(const struct answer *a, const struct choice *c);
 /* Whether what it writes goes to anybody. */
 static inline bool answer_is_heard(const struct answer *a) {
     return a->http || a->background;

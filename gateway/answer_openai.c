@@ -14,13 +14,6 @@ static void add_prompt_ids(const struct submission *sub, struct buf *out) {
     buf_add_byte(out, ']');
 }
 
-static const struct submission *submission_of(const struct answer *a, const struct choice *c) {
-    const struct submission *sub = a->submissions;
-    while (c < sub->choices || c >= sub->choices + sub->delivery.choice_count)
-        sub++;
-    return sub;
-}
-
 /* Into the object that ends with `end`, where a chat's ids are wanted. */
 static void insert_prompt_ids(const struct answer *a, const char *end, struct buf *out) {
     if (!a->token_ids || a->writer.dialect != GENREQ_CHAT)
@@ -71,7 +64,7 @@ static void text(struct answer *a, const struct choice *c, const struct response
                  struct bytes logprobs, struct bytes extra, struct buf *out) {
     struct usage usage;
     if (a->token_ids && a->writer.dialect == GENREQ_COMPLETIONS && c->token_count == 1) {
-        add_prompt_ids(submission_of(a, c), &a->scratch->extra);
+        add_prompt_ids(answer_submission_of(a, c), &a->scratch->extra);
         extra = buf_bytes(&a->scratch->extra);
     }
     if (a->writer.continuous_usage)

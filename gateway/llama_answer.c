@@ -124,13 +124,6 @@ static void settings(struct answer *a, const struct genreq *g, const struct wire
     a->is_short |= a->shown_fields.failed;
 }
 
-static const struct submission *submission_of(const struct answer *a, const struct choice *c) {
-    const struct submission *sub = a->submissions;
-    while (c < sub->choices || c >= sub->choices + sub->delivery.choice_count)
-        sub++;
-    return sub;
-}
-
 /* extra: ,"token_ids":[...] */
 static void add_text(const struct answer *a, const struct choice *c, struct bytes text,
                      struct bytes extra, bool stop, struct buf *out) {
@@ -144,7 +137,7 @@ static void add_text(const struct answer *a, const struct choice *c, struct byte
     else
         ADD(out, "[]");
     buf_addf(out, ",\"stop\":%s,\"id_slot\":0,\"tokens_predicted\":%u,\"tokens_evaluated\":%zu",
-             stop ? "true" : "false", c->token_count, submission_of(a, c)->prompt.count);
+             stop ? "true" : "false", c->token_count, answer_submission_of(a, c)->prompt.count);
 }
 
 static void add_probabilities(struct bytes logprobs, struct buf *out) {
@@ -167,13 +160,13 @@ static void add_prompt(const struct submission *sub, struct buf *out) {
 static void add_end(const struct answer *a, const struct choice *c, struct buf *out) {
     struct bytes word = choice_stop_text(c);
     buf_add_bytes(out, buf_bytes(&a->writer.head));
-    add_prompt(submission_of(a, c), out);
+    add_prompt(answer_submission_of(a, c), out);
     buf_addf(out, ",\"truncated\":false,\"stop_type\":\"%s\",\"stopping_word\":\"",
              word.len                   ? "word"
              : c->finish == CHOICE_STOP ? "eos"
                                         : "limit");
     buf_add_json(out, word);
-    buf_addf(out, "\",\"tokens_cached\":%u", submission_of(a, c)->cached_tokens);
+    buf_addf(out, "\",\"tokens_cached\":%u", answer_submission_of(a, c)->cached_tokens);
     answer_write_timings(a, out);
     ADD(out, "}");
 }

@@ -92,13 +92,6 @@ static void add_finish(const struct choice *c, struct buf *out) {
     ADD(out, "}");
 }
 
-static const struct submission *submission_of(const struct answer *a, const struct choice *c) {
-    const struct submission *sub = a->submissions;
-    while (c < sub->choices || c >= sub->choices + sub->delivery.choice_count)
-        sub++;
-    return sub;
-}
-
 static void add_member(const char *name, const struct buf *value, struct buf *out) {
     buf_addf(out, ",\"%s\":[", name);
     buf_add_bytes(out, buf_bytes(value));
@@ -109,7 +102,7 @@ static void add_member(const char *name, const struct buf *value, struct buf *ou
 static void add_object(const struct answer *a, const struct choice *c, const struct told *t,
                        struct buf *out) {
     const struct sglang_state *s = a->sglang;
-    const struct submission *sub = submission_of(a, c);
+    const struct submission *sub = answer_submission_of(a, c);
     ADD(out, "{\"text\":\"");
     buf_add_json(out, buf_bytes(&t->text));
     ADD(out, "\"");
@@ -209,7 +202,7 @@ static void add_choice(struct answer *a, const struct choice *c, struct buf *out
     add_item(&t.ids, ids_of(buf_bytes(&a->scratch->extra)));
     add_item(&t.logprobs, own);
     add_item(&t.top, top);
-    const struct buf *prompt = &submission_of(a, c)->choices[0].prompt_logprobs;
+    const struct buf *prompt = &answer_submission_of(a, c)->choices[0].prompt_logprobs;
     if (prompt->len) {
         struct buf *value = &a->scratch->entries;
         buf_reset(value);
