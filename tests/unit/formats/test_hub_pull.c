@@ -26,6 +26,8 @@ static struct {
     int listens;
     uint16_t port;
     pthread_t thread;
+    pthread_mutex_t
+        lock; /* of what follows: a client may be gone before its answer is sent whole */
     struct route routes[ROUTES_MAX];
     size_t count;
     bool has_no_end;    /* each page of a list names another */
@@ -49,11 +51,12 @@ static const char *field_of(const char *asked, const char *name, char out[200]) 
 
 static void answer(int fd, const char *asked) {
     char path[512] = "", token[200], head[2048], next[600] = "";
-    const struct route none = {.status = 404, .body = ""}, *route = &none;
+    struct route route = {.status = 404, .body = ""};
     sscanf(asked, "GET %511s ", path);
+    pthread_mutex_lock(&hub.lock);
     for (size_t i = 0; i < hub.count; i++)
         if (!strcmp(hub.routes[i].path, path))
-            route = &hub.routes[i];
+            route = hub.routes[i];
     field_of(asked, "Accept:", hub.accepted);
     field_of(asked, "Authorization:", token);
     size_t at = strlen(hub.log);
@@ -61,11 +64,12 @@ static void answer(int fd, const char *asked) {
     if (hub.has_no_end && strstr(path, "/tree/"))
         snprintf(next, sizeof next, "Link: <http://127.0.0.1:%u%s>; rel=\"next\"\r\n", hub.port,
                  path);
-    int len = snprintf(
-        head, sizeof head, "HTTP/1.1 %d X\r\nContent-Length: %zu\r\nConnection: close\r\n%s%s\r\n",
-        route->status, strlen(route->body), route->fields ? route->fields : "", next);
+    pthread_mutex_unlock(&hub.lock);
+    int len = snprintf(head, sizeof head,
+                       "HTTP/1.1 %d X\r\nContent-Length: %zu\r\nConnection: close\r\n%s%s\r\n",
+                       route.status, strlen(route.body), route.fields ? route.fields : "", next);
     send_all(fd, head, (size_t)len);
-    send_all(fd, route->body, strlen(route->body));
+    send_all(fd, route.body, strlen(route.body));
 }
 
 /* One connection after the other. */
@@ -85,8 +89,16 @@ static void *serve(void *unused) {
 }
 
 static void will_answer(const char *path, int status, const char *fields, const char *body) {
+    pthread_mutex_lock(&hub.lock);
     CHECK(hub.count < ROUTES_MAX);
     hub.routes[hub.count++] = (struct route){path, status, fields, body};
+    pthread_mutex_unlock(&hub.lock);
+}
+
+static void forget_answers(void) {
+    pthread_mutex_lock(&hub.lock);
+    hub.count = 0;
+    pthread_mutex_unlock(&hub.lock);
 }
 
 static struct hub_places places;
@@ -102,6 +114,7 @@ static bool begin(void) {
     setenv("TRIREME_HUB_CONNECTIONS", "1", 1); /* one file after the other */
     folder_make();
     memset(&hub, 0, sizeof hub);
+    CHECK(!pthread_mutex_init(&hub.lock, NULL));
     hub.listens = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK(!bind(hub.listens, (struct sockaddr *)&at, sizeof at) && !listen(hub.listens, 64) &&
           !getsockname(hub.listens, (struct sockaddr *)&at, &at_len));
@@ -123,14 +136,17 @@ static void finish(void) {
     shutdown(hub.listens, SHUT_RDWR);
     CHECK(!pthread_join(hub.thread, NULL));
     close(hub.listens);
+    pthread_mutex_destroy(&hub.lock);
     folder_remove();
 }
 
 /* What was asked since the last call; until the next. */
 static const char *asked(void) {
     static char log[sizeof hub.log];
+    pthread_mutex_lock(&hub.lock);
     memcpy(log, hub.log, sizeof log);
     hub.log[0] = 0;
+    pthread_mutex_unlock(&hub.lock);
     return log;
 }
 
@@ -448,7 +464,7 @@ TEST(pull_explains_each_refusal) {
                 buf_add_str(&want, url), c += 2;
             else
                 buf_add_byte(&want, (uint8_t)*c);
-        hub.count = 0;
+        forget_answers();
         will_answer(REVISION, ROWS[i].status, fields, "");
         places.token = ROWS[i].token ? mem_strdup(ROWS[i].token) : NULL;
         int rc = pull("o/n");
@@ -603,7 +619,7 @@ TEST(pull_explains_each_refusal_of_the_registry) {
                 buf_add_str(&want, url), c += 2;
             else
                 buf_add_byte(&want, (uint8_t)*c);
-        hub.count = 0;
+        forget_answers();
         will_answer(ASK_MANIFEST, ROWS[i].status, NULL, ROWS[i].body);
         int rc = pull("ollama:m:8b");
         if (rc != ROWS[i].rc || strcmp(err.text, buf_text(&want)))
