@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # timeout: 1500
-# seconds: 400
+# seconds: 510
 # Unit tests under TSan, a third of them at each commit. Without the emulated GPU's: they run on one thread, on stacks that TSan does not know, and take it an hour.
 . "$(dirname "$0")/../lib.sh"
 export TSAN_OPTIONS="die_after_fork=0 ${TSAN_OPTIONS:-}" # some tests fork with ZeroMQ's threads running, as a user's program may
