@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plants bugs drawn at random in the product's C and asks whether a unit test notices.
 
-    python3 tests/tools/mutants.py [COUNT] [PATH...] [--seed TEXT] [--seconds S] [--jobs N] [--suites]
+    python3 tests/tools/mutants.py [COUNT] [PATH...] [--seed TEXT] [--seconds S] [--notes FILE] [--jobs N] [--suites]
 
 A mutant is one change of one to three tokens (mutate.py) in one file; COUNT (20) are drawn from PATH... (files,
 FILE:LINE, or folders; all of FOLDERS without any) by the seed (the commit's hash). FILE:LINE tries each change of
@@ -19,6 +19,11 @@ bug too: what became of it is unknown. Several are tried at once (--jobs), since
 compute; which ones are drawn does not depend on it. Programs that wait most of half a minute (WAITERS) never run. All of it is
 under build/mutants; the sources are not touched.
 
+--notes FILE keeps each verdict, one line of JSON each. A run with the same seed, paths and file goes on where the
+last one ended: what was tried there counts and is not tried again. So a long draw is made in pieces (--seconds),
+and with --again its survivors and what is unknown, and they alone, meet the tests that have been written since. Where
+a file or the number of files changed meanwhile, others are drawn.
+
 Prints each mutant and what noticed it, then what survived. Exit status 1: fewer than --least percent of them
 were noticed.
 """
@@ -26,6 +31,7 @@ import argparse
 import atexit
 import hashlib
 import json
+import math
 import os
 import random
 import re
@@ -123,7 +129,7 @@ class Build:
         for source in self.commands:
             if source.startswith(folder) and source not in self.parts:
                 self.parts[source] = included(source, set())
-        return sorted(source for source, parts in self.parts.items() if path in parts)
+        return sorted(source for source, parts in self.parts.items() if path in parts and runs_here(source))
 
     def holders(self, path, simulator):
         """The programs that contain the file, the likeliest to notice first: of its own folder, or any where that has none."""
@@ -160,6 +166,16 @@ def symbols(path):
     """What an object or a program defines that other objects may use."""
     out = subprocess.run(["nm", "-g", "--defined-only", "-P", path], capture_output=True, text=True, check=True).stdout
     return {line.split(" ", 1)[0] for line in out.splitlines()}
+
+
+def runs_here(source):
+    """Has this machine the instructions of a source that is named after them? Else no test can tell what is in it."""
+    try:
+        flags = set(open("/proc/cpuinfo").read().replace("_", "").split())
+    except OSError:
+        return True
+    wanted = re.findall("avx512|avx2|amx", os.path.basename(source))
+    return all(any(flag.startswith(name) for flag in flags) for name in wanted)
 
 
 def included(path, seen):
@@ -235,9 +251,13 @@ def planted(lane, build, path):
     return (objects, cleans) if differs else None
 
 
-def passes(build, program, binary):
+class OutOfTime(Exception):
+    """The time for a change ended while a program ran; it says nothing."""
+
+
+def passes(build, program, binary, end):
     """Does a test program succeed? One that takes too long does not: of a processor, since others use the machine too,
-    or, where it waits for ever, of the clock."""
+    or, where it waits for ever, of the clock. OutOfTime: the end came before."""
     command = [binary, "--seeds", "1..200", "--jobs", "2"] if program == "sim" else [binary]
     env = os.environ | {"TRIREME_TEST_FIRST": "1", "TRIREME_TEST_SEED": "1"}
     known, began = build.durations.get(program), time.monotonic()
@@ -249,10 +269,12 @@ def passes(build, program, binary):
     except ProcessLookupError:
         pass  # it has ended
     try:
-        status = process.wait(timeout=4 * most)
+        status = process.wait(timeout=max(0, min(4 * most, end - began)))
     except subprocess.TimeoutExpired:
         status = 1
     end_group(process)
+    if status and time.monotonic() >= end:
+        raise OutOfTime
     if status == 0:
         build.durations[program] = time.monotonic() - began
     return status == 0
@@ -281,15 +303,15 @@ def inputs(build, program):
     return tuple((w, os.stat(f"{build.folder}/{w}").st_mtime_ns) for w in words)
 
 
-def fails(lane, build, program, path, objects, clean):
+def fails(lane, build, program, path, objects, clean, end):
     """Does a program fail twice by these objects, and not with the clean ones? None: it fails, or does not link, with those too."""
     binary = linked(lane, build, program, objects)
-    if binary and (passes(build, program, binary) or passes(build, program, binary)):
+    if binary and (passes(build, program, binary, end) or passes(build, program, binary, end)):
         return False
     key = (program, path, inputs(build, program))
     if key not in build.clean:
         without = linked(lane, build, program, clean)
-        build.clean[key] = bool(without) and passes(build, program, without)
+        build.clean[key] = bool(without) and passes(build, program, without, end)
     return bool(binary) if build.clean[key] else None
 
 
@@ -297,7 +319,7 @@ def check_itself(lane, build):
     """A trap in a file is noticed, and the same program passes without it: else no count here would mean anything."""
     lane.lay_out(CHECKED, open(f"{ROOT}/{CHECKED}").read() + TRAP)
     for program in build.holders(CHECKED, False)[:1]:
-        if not fails(lane, build, program, CHECKED, *planted(lane, build, CHECKED)):
+        if not fails(lane, build, program, CHECKED, *planted(lane, build, CHECKED), math.inf):
             sys.exit(f"{program} of {build.folder} does not notice a trap in {CHECKED}, or fails without it")
         break
     else:
@@ -309,9 +331,13 @@ def noticed(lane, build, path, objects, clean, deadline, simulator):
     mute = []
     holders = build.holders(path, simulator)
     for at, program in enumerate(holders):
-        if time.monotonic() > deadline:
+        late, verdict = time.monotonic() > deadline, None
+        try:
+            verdict = None if late else fails(lane, build, program, path, objects, clean, deadline)
+        except OutOfTime:
+            late = True
+        if late:
             return None, mute + [f"{len(holders) - at} programs did not run"]
-        verdict = fails(lane, build, program, path, objects, clean)
         if verdict:
             build.finders[path] = program
             return program, []
@@ -320,7 +346,7 @@ def noticed(lane, build, path, objects, clean, deadline, simulator):
     return None, mute
 
 
-def try_out(lane, builds, path, text, args, end):
+def try_out(lane, builds, path, text, args):
     """What became of a change: (counted, who noticed, why that is not known)."""
     mute = []
     for build in builds:
@@ -328,8 +354,7 @@ def try_out(lane, builds, path, text, args, end):
         objects = planted(lane, build, path)
         if not objects:
             return build is not builds[0], None, mute
-        deadline = min(time.monotonic() + args.each, end)
-        program, why = noticed(lane, build, path, *objects, deadline, args.suites)
+        program, why = noticed(lane, build, path, *objects, time.monotonic() + args.each, args.suites)
         if program:
             return True, program + ("" if build is builds[0] else " (sanitized)"), []
         mute += why
@@ -415,8 +440,52 @@ def gone(same):
     return sorted((path, before) for path, before, _ in same if before not in lines[path])
 
 
+class Notes:
+    """The verdicts of earlier runs, and where those of this one go: a line of JSON each."""
+
+    def __init__(self, args):
+        self.path, self.again = args.notes, args.again
+        self.first, self.last = {}, {}  # change: its verdict when it was drawn, and by the latest run of all
+        for line in open(self.path) if self.path and os.path.exists(self.path) else []:
+            note = json.loads(line)
+            change = (note["file"], note["before"], note["after"], note["nth"])
+            self.last[change] = note["verdict"]
+            if not note["again"]:
+                self.first[change] = note["verdict"]
+
+    def survivors(self):
+        """Those that nothing has noticed so far, where they stand in the files of today."""
+        for (path, before, after, nth), verdict in self.last.items():
+            if verdict in ("survived", "unknown") and os.path.exists(f"{ROOT}/{path}"):
+                text = open(f"{ROOT}/{path}").read()
+                yield from ((path, site) for site in mutate.sites(text) if named(path, text, site) == (path, before, after, nth))
+
+    def verdict(self, path, text, site):
+        """What became of a change when it was drawn, where it was."""
+        return self.first.get(named(path, text, site)) if self.path and not self.again else None
+
+    def add(self, path, text, site, verdict, program):
+        if not self.path:
+            return
+        number, before, after = lines_of(text, site)
+        with open(self.path, "a") as out:
+            note = {"file": path, "line": number, "before": before, "after": after, "nth": named(path, text, site)[3], "kind": site[3],
+                    "verdict": verdict, "by": program, "again": self.again, "at": time.strftime("%F %T")}
+            out.write(json.dumps(note) + "\n")
+
+
+def named(path, text, site):
+    """What a change is called, in whatever line it stands: the last number tells lines that read the same apart."""
+    number, before, after = lines_of(text, site)
+    return path, before, after, sum(line.strip() == before for line in text.splitlines()[:number - 1])
+
+
 def drawn(builds, args):
     """The changes to try: each of the lines that are named, else any by chance; and the files that no program contains."""
+    if args.again:
+        asked = list(Notes(args).survivors())
+        args.count = len(asked)
+        return asked, []
     lines = [path.rpartition(":") for path in args.paths if ":" in path]
     if lines:
         asked = [change for path, _, line in lines for change in of_line(path, int(line))]
@@ -438,6 +507,8 @@ def options():
     p.add_argument("--least", type=int, default=0, help="percent that have to be noticed (0)")
     p.add_argument("--build", default=f"{ROOT}/build/release", help="the release build (build/release)")
     p.add_argument("--sanitized", default=f"{ROOT}/build/dev", help="what survived meets this one's programs (build/dev, if it is there)")
+    p.add_argument("--notes", metavar="FILE", help="keeps verdicts; goes on where a run with this file ended")
+    p.add_argument("--again", action="store_true", help="try what survived or is unknown according to --notes, and nothing else")
     p.add_argument("--list", action="store_true", help="only print what would be drawn")
     args = p.parse_args()
     if args.seed is None:
@@ -477,7 +548,7 @@ class Trials:
     def __init__(self, args, builds, changes):
         self.args, self.builds, self.changes = args, builds, iter(changes)
         self.end = time.monotonic() + args.seconds
-        self.same = same_ones()
+        self.same, self.notes = same_ones(), Notes(args)
         self.tried, self.none, self.unknown, self.running = 0, 0, 0, 0
         self.survivors = []
         self.turn = threading.Condition()
@@ -494,24 +565,32 @@ class Trials:
                 if (path, *lines_of(text, site)[1:]) in self.same:
                     self.none += 1
                     continue
+                known = self.notes.verdict(path, text, site)
+                if known:
+                    self.count(path, text, site, known)
+                    continue
                 self.running += 1
                 return path, text, site
             return None
 
+    def count(self, path, text, site, verdict):
+        self.none += verdict == "none"
+        self.unknown += verdict == "unknown"
+        self.tried += verdict in ("noticed", "survived")
+        if verdict == "survived":
+            self.survivors.append((path, text, site))
+
     def tell(self, path, text, site, counted, program, mute):
+        verdict = "none" if not counted else "unknown" if mute else "noticed" if program else "survived"
+        said = {"unknown": f"unknown, {'; '.join(mute)}", "noticed": f"noticed by {program}", "survived": "SURVIVED"}
         with self.turn:
             self.running -= 1
             self.turn.notify_all()
-            if not counted:
-                self.none += 1
-            elif mute:
-                self.unknown += 1
-                report(path, text, site, f"unknown, {'; '.join(mute)}")
-            else:
-                self.tried += 1
-                report(path, text, site, f"noticed by {program}" if program else "SURVIVED")
-                if not program:
-                    self.survivors.append((path, text, site))
+            self.count(path, text, site, verdict)
+            if not self.args.list:
+                self.notes.add(path, text, site, verdict, program)
+            if counted:
+                report(path, text, site, said[verdict])
 
     def work(self, lane):
         for path, text, site in iter(self.next_one, None):
@@ -519,7 +598,7 @@ class Trials:
                 self.tell(path, text, site, True, "nobody yet", [])
             else:
                 changed = text[:site[0]] + site[2] + text[site[1]:]
-                self.tell(path, text, site, *try_out(lane, self.builds, path, changed, self.args, self.end))
+                self.tell(path, text, site, *try_out(lane, self.builds, path, changed, self.args))
 
     def run(self):
         lanes = [threading.Thread(target=self.work, args=(Lane(i),), daemon=True) for i in range(1 if self.args.list else self.args.jobs)]

@@ -199,10 +199,6 @@ static bool run_body(struct parser *p, bool last) {
     emit_text(p, text);
     if (mark >= 0 || last)
         end_message(p);
-    if (mark >= 0 && ENDS[mark] == START) {
-        p->harmony.state = HARMONY_HEADER;
-        buf_reset(&p->harmony.header);
-    }
     return more;
 }
 

@@ -55,6 +55,23 @@ TEST(a_file_wins_over_the_config) {
     chat_free(&chat);
 }
 
+TEST(templates_beside_the_default_have_files_of_their_own) {
+    struct bundle_file files[] = {
+        file("chat_template.jinja", "D"),
+        file("additional_chat_templates/rag.jinja", "R{{ documents|length }}"),
+        file("additional_chat_templates/.jinja", "without a name"),
+        file("tokenizer_config.json", "{}")};
+    struct chat *chat = load_files(files, 4);
+    struct chat_request r = {.messages = bytes_str(HELLO)};
+    EXPECT_STR(rendered(chat, r), "D");
+    r.template_name = "rag";
+    r.documents = bytes_str("[{}, {}]");
+    EXPECT_STR(rendered(chat, r), "R2");
+    r.template_name = "";
+    EXPECT(strstr(rendered(chat, r), "error"));
+    chat_free(&chat);
+}
+
 TEST(named_templates_are_chosen_as_hf_does) {
     struct bundle_file files[] = {
         file("tokenizer_config.json",

@@ -197,6 +197,77 @@ TEST(named_vocabularies_have_their_tokens) {
     }
 }
 
+/* What no file holds: the models' own special tokens, each one id after the one before. */
+static void expect_row(const struct tokenizer *t, uint32_t first, const char *const *names,
+                       size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        uint32_t id = tokenizer_find(t, bytes_str(names[i]));
+        if (id != first + i)
+            check_fail(__FILE__, __LINE__, "%s is token %u", names[i], id);
+    }
+}
+
+TEST(named_vocabularies_have_their_models_special_tokens) {
+    static const char *const LLAMA[] = {"<|begin_of_text|>",
+                                        "<|end_of_text|>",
+                                        "<|reserved_special_token_0|>",
+                                        "<|reserved_special_token_1|>",
+                                        "<|finetune_right_pad_id|>",
+                                        "<|reserved_special_token_2|>",
+                                        "<|start_header_id|>",
+                                        "<|end_header_id|>",
+                                        "<|eom_id|>",
+                                        "<|eot_id|>",
+                                        "<|python_tag|>",
+                                        "<|reserved_special_token_3|>"};
+    static const char *const DEEPSEEK[] = {"<think>",
+                                           "</think>",
+                                           "<｜fim▁hole｜>",
+                                           "<｜fim▁begin｜>",
+                                           "<｜fim▁end｜>",
+                                           "<｜User｜>",
+                                           "<｜Assistant｜>",
+                                           "<|EOT|>",
+                                           "<｜tool▁calls▁begin｜>",
+                                           "<｜tool▁calls▁end｜>",
+                                           "<｜tool▁call▁begin｜>",
+                                           "<｜tool▁call▁end｜>",
+                                           "<｜tool▁outputs▁begin｜>",
+                                           "<｜tool▁outputs▁end｜>",
+                                           "<｜tool▁output▁begin｜>",
+                                           "<｜tool▁output▁end｜>",
+                                           "<｜tool▁sep｜>"};
+    static const char *const MISTRAL[] = {"<unk>",
+                                          "<s>",
+                                          "</s>",
+                                          "[INST]",
+                                          "[/INST]",
+                                          "[AVAILABLE_TOOLS]",
+                                          "[/AVAILABLE_TOOLS]",
+                                          "[TOOL_RESULTS]",
+                                          "[/TOOL_RESULTS]",
+                                          "[TOOL_CALLS]",
+                                          "<pad>",
+                                          "[PREFIX]",
+                                          "[MIDDLE]",
+                                          "[SUFFIX]",
+                                          "<SPECIAL_14>"};
+    struct tokenizer *llama = open_named("llama3"), *deepseek = open_named("deepseek_v3"),
+                     *mistral = open_named("mistral_v3");
+    if (!llama || !deepseek || !mistral)
+        SKIP("shared", "no vocabularies");
+    expect_row(llama, 128000, LLAMA, ARRAY_LEN(LLAMA));
+    EXPECT_EQ(tokenizer_find(llama, bytes_str("<|reserved_special_token_247|>")), 128255);
+    expect_row(deepseek, 128798, DEEPSEEK, ARRAY_LEN(DEEPSEEK));
+    EXPECT_EQ(tokenizer_find(deepseek, bytes_str("<｜▁pad▁｜>")), 2);
+    EXPECT(!tokenizer_is_special(deepseek, 128799) && tokenizer_is_special(deepseek, 128800));
+    expect_row(mistral, 0, MISTRAL, ARRAY_LEN(MISTRAL));
+    EXPECT_EQ(tokenizer_find(mistral, bytes_str("<SPECIAL_999>")), 999);
+    tokenizer_free(&llama);
+    tokenizer_free(&deepseek);
+    tokenizer_free(&mistral);
+}
+
 TEST(a_missing_vocabulary_says_what_and_where) {
     struct tokenizer *t;
     struct error err;
@@ -620,6 +691,10 @@ TEST(wordpiece_of_a_gguf_file) {
     EXPECT_EQ(tokenizer_encode(t, bytes_str("a"), TOKENIZE_ADD_SPECIAL, &ids, NULL), 0);
     EXPECT(ids.count == 3 && ids.items[0] == tokenizer_find(from, bytes_str("[CLS]")) &&
            ids.items[2] == tokenizer_find(from, bytes_str("[SEP]")));
+    EXPECT(tokenizer_is_special(t, ids.items[0]) && !tokenizer_is_special(t, ids.items[1]));
+    ids.count = 0;
+    EXPECT_EQ(tokenizer_encode(t, bytes_str("a[SEP]"), TOKENIZE_PARSE_SPECIAL, &ids, NULL), 0);
+    EXPECT(ids.count == 2 && ids.items[1] == tokenizer_find(from, bytes_str("[SEP]")));
     vec_release(&ids);
     tokenizer_free(&from);
     tokenizer_free(&t);
