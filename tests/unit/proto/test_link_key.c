@@ -52,6 +52,28 @@ TEST(key_file_keeps_a_pair_for_its_owner_alone) {
     end();
 }
 
+/* The descriptor that the next open file has. */
+static int next_descriptor(void) {
+    int fd = open("/dev/null", O_RDONLY);
+    close(fd);
+    return fd;
+}
+
+TEST(key_file_is_closed_once_it_is_read_or_refused) {
+    struct link_key_pair made, read;
+    struct error err;
+    begin();
+    link_key_pair_make(&made, WIRE_ROLE_WORKER);
+    int before = next_descriptor();
+    EXPECT_EQ(link_key_file_write(path, &made, &err), 0);
+    EXPECT_EQ(link_key_file_read(path, WIRE_ROLE_WORKER, &read, &err), 0);
+    EXPECT_EQ(link_key_file_read(path, WIRE_ROLE_GATEWAY, &read, &err), ERR_INVALID);
+    EXPECT_EQ(chmod(path, 0644), 0);
+    EXPECT_EQ(link_key_file_read(path, WIRE_ROLE_WORKER, &read, &err), ERR_INVALID);
+    EXPECT_EQ(next_descriptor(), before);
+    end();
+}
+
 TEST(key_file_is_never_written_over_nor_through_a_link) {
     struct link_key_pair made, read;
     struct error err;

@@ -194,13 +194,18 @@ static size_t bytes_of_step(uint32_t step) {
     return step % 5 == 4 ? 3 * CHANNEL + 17 : 100 * step + 1;
 }
 
+/* Plans are numbered by 64 bits. */
+static uint64_t number_of_step(uint32_t step) {
+    return (uint64_t)(step + 1) << 58 | step;
+}
+
 static int check_record(struct member *m, bool wait, uint32_t step) {
     uint32_t tokens[RECORDS_MAX], status[RECORDS_MAX];
     struct comm_record record = {.tokens = tokens, .status = status};
     int rc = comm_read(m->comm, wait, &record);
     if (rc <= 0)
         return rc;
-    if (record.plan_number != step || record.count != step % RECORDS_MAX)
+    if (record.plan_number != number_of_step(step) || record.count != step % RECORDS_MAX)
         return -102;
     for (uint32_t i = 0; i < record.count; i++)
         if (tokens[i] != step + i || status[i] != i)
@@ -224,7 +229,7 @@ static int pipeline_work(struct member *m) {
             rc = comm_send(m->comm, want, n);
         for (uint32_t i = 0; i < RECORDS_MAX; i++)
             tokens[i] = step + i, status[i] = i;
-        struct comm_record record = {step, step % RECORDS_MAX, tokens, status};
+        struct comm_record record = {number_of_step(step), step % RECORDS_MAX, tokens, status};
         if (!rc && sampler)
             rc = comm_post(m->comm, &record);
         /* The others read late, but never fall behind by more than a replica's plans in flight. */

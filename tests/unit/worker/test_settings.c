@@ -2,6 +2,7 @@
 #include "worker/settings.h"
 
 #include "check.h"
+#include "option_page.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,10 @@ static const char *in_folder(const char *name) {
     static char path[700];
     snprintf(path, sizeof path, "%s/%s", folder, name);
     return path;
+}
+
+TEST(worker_options_are_those_of_the_manual) {
+    EXPECT(option_page_has(&worker_options));
 }
 
 TEST(worker_names_that_are_given) {

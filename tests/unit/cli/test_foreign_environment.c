@@ -1,0 +1,68 @@
+/* test_foreign_environment.c - what variables of other programs say of ours. */
+#include "cli/foreign_environment.h"
+
+#include "base/base.h"
+#include "check.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const THEIRS[] = {"BOLT_MODEL",
+                                     "BOLT_USE_CPU",
+                                     "XANDLLM_SERVER_HOST",
+                                     "XANDLLM_SERVER_PORT",
+                                     "XANDLLM_DEVICE_PREFER_GPU",
+                                     "CANDLE_DEVICE",
+                                     "RAYON_NUM_THREADS"};
+static const char *const OURS[] = {"TRIREME_MODEL", "TRIREME_DEVICE", "TRIREME_HOST",
+                                   "TRIREME_PORT", "TRIREME_THREADS"};
+
+static void clear(void) {
+    for (size_t i = 0; i < ARRAY_LEN(THEIRS); i++)
+        unsetenv(THEIRS[i]);
+    for (size_t i = 0; i < ARRAY_LEN(OURS); i++)
+        unsetenv(OURS[i]);
+}
+
+TEST(variables_of_others_say_what_an_option_says) {
+    static const struct {
+        const char *theirs, *value, *ours, *want; /* want NULL: nothing is set */
+    } ROWS[] = {
+        {"BOLT_MODEL", "a folder", "TRIREME_MODEL", "a folder"},
+        {"XANDLLM_SERVER_HOST", "::1", "TRIREME_HOST", "::1"},
+        {"XANDLLM_SERVER_PORT", "0", "TRIREME_PORT", "0"},
+        {"RAYON_NUM_THREADS", "3", "TRIREME_THREADS", "3"},
+        {"RAYON_NUM_THREADS", "", "TRIREME_THREADS", NULL},
+        {"CANDLE_DEVICE", "cpu", "TRIREME_DEVICE", "cpu"},
+        {"CANDLE_DEVICE", "cuda:1", "TRIREME_DEVICE", "cuda"},
+        {"CANDLE_DEVICE", "cuda", "TRIREME_DEVICE", "cuda"},
+        {"BOLT_USE_CPU", "1", "TRIREME_DEVICE", "cpu"},
+        {"BOLT_USE_CPU", "True", "TRIREME_DEVICE", "cpu"},
+        {"BOLT_USE_CPU", "0", "TRIREME_DEVICE", NULL},
+        {"BOLT_USE_CPU", "False", "TRIREME_DEVICE", NULL},
+        {"XANDLLM_DEVICE_PREFER_GPU", "yes", "TRIREME_DEVICE", "auto"},
+        {"XANDLLM_DEVICE_PREFER_GPU", "NO", "TRIREME_DEVICE", "cpu"},
+        {"XANDLLM_DEVICE_PREFER_GPU", "off", "TRIREME_DEVICE", "cpu"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        clear();
+        setenv(ROWS[i].theirs, ROWS[i].value, 1);
+        foreign_environment_take();
+        const char *got = getenv(ROWS[i].ours);
+        if (!got != !ROWS[i].want || (got && strcmp(got, ROWS[i].want)))
+            check_fail(__FILE__, __LINE__, "%s=%s is taken as %s", ROWS[i].theirs, ROWS[i].value,
+                       got ? got : "nothing");
+        for (size_t k = 0; k < ARRAY_LEN(OURS); k++)
+            EXPECT(!strcmp(OURS[k], ROWS[i].ours) || !getenv(OURS[k]));
+    }
+    clear();
+}
+
+TEST(variables_of_others_give_way_to_ours) {
+    clear();
+    setenv("TRIREME_DEVICE", "auto", 1);
+    setenv("BOLT_USE_CPU", "1", 1);
+    foreign_environment_take();
+    EXPECT_STR(getenv("TRIREME_DEVICE"), "auto");
+    clear();
+}
