@@ -96,7 +96,7 @@ static int explain(const struct hub_places *p, const struct hub_name *name,
                          p->endpoint, repo,
                          strcmp(r->code, "RepoNotFound") ? "it may have expired"
                                                          : "or there is no such model");
-    if (status == 401 || (status == 404 && !strcmp(r->code, "RepoNotFound")) || status == 404)
+    if (status == 401 || status == 404)
         return error_set(err, ERR_NOT_FOUND,
                          "%s has no model '%s' for all to see: look at its spelling; if it is "
                          "private, set HF_TOKEN",

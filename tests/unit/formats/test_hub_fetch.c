@@ -2,6 +2,7 @@
  * and how it ends. */
 #include "base/fsutil.h"
 #include "check.h"
+#include "formats/hub/cache.h"
 #include "formats/hub/fetch.h"
 #include "formats/hub/unfinished.h"
 
@@ -14,6 +15,7 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -52,6 +54,7 @@ enum manner {
     BUSY_TWICE,
     BUSY,
     MISSING,
+    CLOSED, /* and says why */
     FALSE_ONCE,
     FALSE,
     ONE_MORE,      /* byte than there are */
@@ -68,6 +71,7 @@ static struct {
     pthread_cond_t change;
     enum manner manner;
     size_t size; /* of what it has */
+    int moved;   /* the first answer is of this status and says where it is; 0: it is here */
     int hold;    /* no answer before this many are asked for at once; 0: at once */
     int asked, at_once, peak;
     char log[2000]; /* what was asked for: "FIRST-LAST " or "- " for all of it */
@@ -103,6 +107,21 @@ static void answer(int fd, enum manner m, size_t size, int n, bool is_range, siz
     if (m == BUSY || (m == BUSY_TWICE && n <= 2) || m == MISSING) {
         snprintf(head, sizeof head, "HTTP/1.1 %s\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
                  m == MISSING ? "404 Not Found" : "503 Busy");
+        send_all(fd, head, strlen(head));
+        return;
+    }
+    if (m == CLOSED) {
+        static const char CLOSED_ANSWER[] =
+            "HTTP/1.1 403 No\r\nContent-Length: 33\r\nConnection: close"
+            "\r\n\r\n{\"code\": 3, \"error\": \"not today\"}\n";
+        send_all(fd, CLOSED_ANSWER, strlen(CLOSED_ANSWER));
+        return;
+    }
+    if (host.moved && n == 1) {
+        snprintf(head, sizeof head,
+                 "HTTP/1.1 %d Moved\r\nLocation: /c\r\nContent-Length: 0\r\nConnection: close"
+                 "\r\n\r\n",
+                 host.moved);
         send_all(fd, head, strlen(head));
         return;
     }
@@ -224,7 +243,7 @@ static void host_does(enum manner manner, size_t size) {
     pthread_mutex_lock(&host.lock);
     host.manner = manner;
     host.size = size;
-    host.hold = host.asked = host.peak = 0;
+    host.hold = host.asked = host.peak = host.moved = 0;
     host.log[0] = 0;
     pthread_mutex_unlock(&host.lock);
     buf_reset(&world.notes);
@@ -324,6 +343,7 @@ static const struct ends {
     {BUSY_TWICE, 1000, 0, 0, "- - - ", "", "", false},
     {BUSY, 1000, ERR_AGAIN, 503, "- - - - - - ", "", "/b' answers 503", true},
     {MISSING, 1000, ERR_NOT_FOUND, 404, "- ", "", "/b' answers 404", true},
+    {CLOSED, 1000, ERR_CLOSED, 403, "- ", "", "/b' answers 403: not today", true},
     {FALSE_ONCE, 1000, 0, 0, "- - ", "b is not what its hash says; downloading it again\n", "",
      false},
     {FALSE, 1000, ERR_INVALID, 0, "- - ", "b is not what its hash says; downloading it again\n",
@@ -367,6 +387,29 @@ TEST(hub_fetch_does_with_each_host_what_it_should) {
         unlink(b.path);
         hub_blob_release(&b);
     }
+    finish();
+}
+
+TEST(hub_fetch_goes_where_a_host_says) {
+    static const int MOVED[] = {301, 302, 303, 307, 308}, OTHERS[] = {300, 304, 305};
+    if (!begin())
+        SKIP("hub", "this build cannot download");
+    struct hub_blob b = blob_of("a", 500);
+    for (size_t i = 0; i < ARRAY_LEN(MOVED); i++) {
+        host_does(AS_ASKED, 500);
+        host.moved = MOVED[i];
+        EXPECT_EQ(fetch(&b, 1), 0);
+        EXPECT(has_content(b.path, 500));
+        EXPECT_STR(host.log, "- - ");
+        unlink(b.path);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(OTHERS); i++) {
+        host_does(AS_ASKED, 500);
+        host.moved = OTHERS[i];
+        EXPECT_EQ(fetch(&b, 1), ERR_CLOSED);
+        EXPECT_STR(host.log, "- ");
+    }
+    hub_blob_release(&b);
     finish();
 }
 
@@ -600,4 +643,23 @@ TEST(hub_fetch_holds_the_lock_that_is_in_its_place) {
     }
     hub_blob_release(&b);
     finish();
+}
+
+TEST(a_cache_is_held_by_the_lock_that_is_in_its_place) {
+    char dir[] = "/tmp/trm-hold-XXXXXX", path[64];
+    EXPECT(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/.locks/trireme.lock", dir);
+    for (int anew = 0; anew < 2; anew++) {
+        struct stat held, there;
+        int fd = -1;
+        lock_to_replace = path;
+        is_made_anew = anew;
+        EXPECT_EQ(hub_cache_hold(dir, NULL, true, &fd, &err), 0);
+        EXPECT(!lock_to_replace && !fstat(fd, &held) && !stat(path, &there));
+        EXPECT_EQ(held.st_ino, there.st_ino);
+        close(fd);
+        unlink(path);
+    }
+    snprintf(path, sizeof path, "%s/.locks", dir);
+    EXPECT(!rmdir(path) && !rmdir(dir));
 }

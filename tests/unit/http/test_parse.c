@@ -422,6 +422,31 @@ static void expect_filled(const char *prefix, char filler, size_t count, const c
     buf_release(&in);
 }
 
+static bool is_head_taken(const char *before, int byte, const char *behind) {
+    struct runner r;
+    char head[128];
+    int len = snprintf(head, sizeof head, "GET / HTTP/1.1\r\n" H "%s%c%s", before, byte, behind);
+    runner_init(&r);
+    feed(&r, bytes_of(head, (size_t)len));
+    bool taken = !strcmp(buf_text(&r.out), "GET / 1.1 ka []");
+    runner_release(&r);
+    return taken;
+}
+
+/* RFC 9110: names of fields are made of tchar (5.6.2), values of HTAB, SP, VCHAR and obs-text (5.5). */
+TEST(parse_takes_each_byte_where_it_may_stand) {
+    for (int byte = 0; byte < 256; byte++) {
+        bool letter = (byte >= '0' && byte <= '9') || (byte >= 'A' && byte <= 'Z') ||
+                      (byte >= 'a' && byte <= 'z');
+        bool in_name = letter || (byte && strchr("!#$%&'*+-.^_`|~", byte));
+        bool in_value = byte == '\t' || (byte >= ' ' && byte != 127);
+        if (is_head_taken("X", byte, "Y: v\r\n\r\n") != (in_name || byte == ':'))
+            check_fail(__FILE__, __LINE__, "byte %d in a name", byte);
+        if (is_head_taken("X: a", byte, "c\r\n\r\n") != in_value)
+            check_fail(__FILE__, __LINE__, "byte %d in a value", byte);
+    }
+}
+
 TEST(parse_limits) {
     size_t head = strlen("GET / HTTP/1.1\r\n" H "X: \r\n\r\n");
     expect_filled("GET /", 'a', 255, " HTTP/1.1\r\n" H "\r\n", "1.1 ka []");

@@ -195,6 +195,16 @@ TEST(codec_refuses_what_is_out_of_bounds) {
     REFUSED(WIRE_SUBMIT, submit, m->max_tokens = WIRE_MAX_TOKENS + 1);
     REFUSED(WIRE_SUBMIT, submit, m->choice_count = 0);
     REFUSED(WIRE_SUBMIT, submit, (m->choices = SAME, m->choice_count = 2));
+    bench_make(&t, WIRE_SUBMIT);
+    struct wire_choice all[WIRE_MAX_CHOICES] = {0};
+    for (uint32_t i = 0; i < WIRE_MAX_CHOICES; i++)
+        all[i].choice = i;
+    t.a.submit.choices = all;
+    t.a.submit.choice_count = WIRE_MAX_CHOICES; /* and no more: each has its number */
+    buf_reset(&t.out);
+    message_pack(WIRE_SUBMIT, &t.a, &t.out);
+    EXPECT_EQ(bench_decode(&t, WIRE_SUBMIT, buf_bytes(&t.out), NULL), 0);
+    EXPECT_EQ(t.b.submit.choice_count, WIRE_MAX_CHOICES);
     REFUSED(WIRE_SUBMIT, submit, m->sampling.top_p = 0);
     REFUSED(WIRE_SUBMIT, submit, m->sampling.top_p = 1.01f);
     REFUSED(WIRE_SUBMIT, submit, m->sampling.temperature = -1);

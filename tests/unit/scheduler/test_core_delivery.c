@@ -15,6 +15,30 @@ static void ack(struct stage *stage, uint32_t idx, uint32_t attempt, uint32_t co
     sched_ack(stage->s, stage->now, stage->gateway, &message);
 }
 
+/* What a message's columns do not all have is nothing. */
+TEST(delivery_is_acknowledged_row_by_row) {
+    struct stage *stage = deaf_stage();
+    stage->deaf = false;
+    for (uint32_t i = 0; i < 2; i++)
+        stage_simple(stage, i, 10, 5);
+    stage_finish(stage);
+    struct u128 ids[] = {stage_id(0), stage_id(1)};
+    uint32_t attempts[2] = {0}, choices[2] = {0}, counts[] = {6, 6};
+    for (int shorter = 0; shorter < 4; shorter++) {
+        struct wire_ack message = {{ids, 2}, {attempts, 2}, {choices, 2}, {counts, 2}};
+        *(size_t *[]){&message.requests.count, &message.attempts.count, &message.choices.count,
+                      &message.counts.count}[shorter] = 1;
+        sched_ack(stage->s, stage->now, stage->gateway, &message);
+        stage_run(stage);
+        EXPECT_EQ(sched_counts(stage->s).records, 1);
+    }
+    struct wire_ack whole = {{ids, 2}, {attempts, 2}, {choices, 2}, {counts, 2}};
+    sched_ack(stage->s, stage->now, stage->gateway, &whole);
+    stage_run(stage);
+    EXPECT_EQ(sched_counts(stage->s).records, 0);
+    stage_free(stage);
+}
+
 TEST(delivery_is_repeated_until_acknowledged) {
     struct stage *stage = deaf_stage();
     stage_simple(stage, 0, 10, 20);

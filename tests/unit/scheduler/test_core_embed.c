@@ -50,6 +50,18 @@ TEST(prompts_become_vectors_beside_text) {
     stage_free(stage);
 }
 
+/* No token follows, so that a prompt may fill the last block. */
+TEST(prompts_that_become_vectors_may_fill_all_blocks) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = embed_worker(stage, 0, WIRE_POOLING_LAST);
+    w->group.block_count = 7;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    send_embed(stage, 0, 7 * w->group.block_tokens, 0);
+    stage_finish(stage);
+    EXPECT(is_embedded(stage, 0));
+    stage_free(stage);
+}
+
 TEST(what_a_model_does_not_offer_is_refused) {
     struct stage *stage = stage_new(NULL);
     EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);

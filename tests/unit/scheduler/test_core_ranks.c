@@ -56,6 +56,22 @@ TEST(ranks_get_the_meeting_place_with_plan_1_only) {
     stage_free(stage);
 }
 
+/* A rank that has lost its blocks comes by itself; the others have to be asked to come again. */
+TEST(ranks_come_again_when_one_has_lost_its_blocks) {
+    struct stage *stage = stage_new(NULL);
+    put_together(stage, 2, 1);
+    EXPECT(hello_all(stage, 2));
+    stage_simple(stage, 1, 5, 2); /* they have met */
+    finish_from(stage, 0);
+    uint32_t before = stage->ask_count;
+    sched_blocks_lost(stage->s, stage->now, stage->workers[0].instance,
+                      stage->workers[0].hello.incarnation);
+    stage_run(stage);
+    EXPECT_EQ(stage->ask_count, before + 1);
+    EXPECT(u128_equal(stage->asked, stage->workers[1].instance));
+    stage_free(stage);
+}
+
 TEST(only_rank_0_of_the_last_stage_answers) {
     struct stage *stage = stage_new(NULL);
     put_together(stage, 1, 2);
