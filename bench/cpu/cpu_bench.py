@@ -5,7 +5,7 @@
                     [--long 8192,32768]
 
 --long: instead of all that, one prompt of so many tokens, 512 at a time, the peer with flash attention, and steps behind it. Further shapes:
-qwen3-30b-a3b-cut, qwen3-next-cut (shapes.py).
+qwen3-30b-a3b-cut, qwen3-next-cut (shapes.py), llama-3.1-70b-cut (one layer with 8192 inputs).
 
 The floor of a step is the bytes it must read (each weight once, without the table of embeddings) over the bandwidth of the machine, which
 bench_kernels measures in the same run. Every round runs both engines on every model, one after the other; the table has the medians of the

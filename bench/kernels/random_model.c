@@ -10,6 +10,7 @@ const struct random_shape RANDOM_SHAPES[] = {
     {"llama-3.2-1b", 2048, 16, 32, 8, 64, 8192, 128256, true, false},
     {"llama-3.2-1b-quarter", 2048, 4, 32, 8, 64, 8192, 32064, true, false},
     {"llama-3.1-8b", 4096, 32, 32, 8, 128, 14336, 128256, false, false},
+    {"llama-3.1-70b-cut", 8192, 1, 64, 8, 128, 28672, 16384, false, false},
     {"tiny", 256, 5, 4, 2, 64, 768, 3072, true, false},
     {"mini", 128, 2, 4, 2, 64, 256, 3072, true, false},
 };

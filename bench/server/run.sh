@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
-# Trireme's server beside llama-server on this machine's CPU: ./dev bench server [--peer SOURCE | --llama-server PROGRAM] [--model FILE]
-# [--clients 1,8,32] [--rounds N] [--limit S] [--threads N] [--port N] [-- OPTIONS of trireme serve]
+# Trireme's server beside llama-server on this machine's CPU: ./dev bench server [--peer SOURCE | --llama-server PROGRAM]
+# [--shape qwen2.5-0.5b|llama-3.2-1b | --model FILE] [--clients 1,8,32] [--rounds N] [--limit S] [--threads N] [--port N] [-- OPTIONS of trireme serve]
 # --quick: only see that our side runs, on the bundled model and without the peer.
 # The peer is npm's node-llama-cpp: its libraries for this kind of machine, and the server from the same version's source, linked with them. Or
-# all of it is built from SOURCE (a folder with llama.cpp), or is there already (PROGRAM). All of it lies in build/peer, with the model: random weights in the shape of Qwen2.5-0.5B, Q4_0.
+# all of it is built from SOURCE (a folder with llama.cpp), or is there already (PROGRAM). All of it lies in build/peer, with the model: random weights in the shape, Q4_0.
 set -euo pipefail
 ROOT=$(cd "$(dirname "$0")/../.." && pwd)
 # shellcheck source=tests/lib.sh
 . "$ROOT/tests/lib.sh"
 # shellcheck source=bench/peer.sh
 . "$ROOT/bench/peer.sh"
-PEER=$ROOT/build/peer BIN=${BUILD_RELEASE:-$ROOT/build/release}/bin source='' program='' model='' quick=${TRIREME_BENCH_QUICK:-} rest=()
+PEER=$ROOT/build/peer BIN=${BUILD_RELEASE:-$ROOT/build/release}/bin source='' program='' model='' shape=qwen2.5-0.5b quick=${TRIREME_BENCH_QUICK:-} rest=()
 while [ $# -gt 0 ]; do
     case $1 in
     --peer) source=$(cd "$2" && pwd) && shift 2 ;;
     --llama-server) program=$(realpath "$2") && shift 2 ;;
     --model) model=$(realpath "$2") && shift 2 ;;
+    --shape) shape=$2 && shift 2 ;;
     --quick) quick=1 && shift ;;
     *) rest+=("$1") && shift ;;
     esac
@@ -49,15 +50,19 @@ build_server() {
     ninja -C "$PEER/llama-server" llama-server >&2
 }
 make_model() {
-    local shape=qwen2.5-0.5b folder=$PEER/models/qwen2.5-0.5b
+    local folder=$PEER/models/$shape data=${TRIREME_SHARED:-$ROOT/../shared/data}/tokenizers
     model=$folder.Q4_0.server.gguf
     [ ! -e "$model" ] || return 0
-    local data=${TRIREME_SHARED:-$ROOT/../shared/data}/tokenizers/qwen2.5
+    case $shape in # whose vocabulary has as many tokens
+    qwen2.5-0.5b) data=$data/qwen2.5 ;;
+    llama-3.2-1b) data=$data/llama3 ;;
+    *) die "no vocabulary for the shape $shape: qwen2.5-0.5b and llama-3.2-1b have one" ;;
+    esac
     [ -e "$data/tokenizer.derived.json" ] || die "the shared data is not here: give a model with --model"
     mkdir -p "$folder"
     "$BIN/bench_kernels" write "$shape" "$folder"
     cp "$data/tokenizer.derived.json" "$folder/tokenizer.json"
-    cp "$data/tokenizer_config.json" "$folder"
+    if [ -e "$data/tokenizer_config.json" ]; then cp "$data/tokenizer_config.json" "$folder"; fi
     "$BIN/trireme" quantize --model "$folder" --out "$folder.part.gguf" --type q4_0 >/dev/null
     mv "$folder.part.gguf" "$model"
 }

@@ -4,8 +4,8 @@
     ./dev bench server [--clients 1,8,32] [--rounds 3] [--requests N] [--limit S] [--threads N] [-- OPTIONS of trireme serve]
 
 The load is `trireme bench serve`: prompts of 128 random tokens, answers of 64, streamed, each client sending its next request when the last
-has ended; a few requests first that are not counted. Both servers have a slot for each client and compute with as many threads as there are
-CPUs. Per row: tokens/s, times to the first token and between tokens (p50 / p99, ms), processor time of all of the server's threads for each token
+has ended; a few requests first that are not counted. Both servers have a slot for each client, let requests wait as long as it takes, and compute
+with as many threads as there are CPUs. Per row: tokens/s, times to the first token and between tokens (p50 / p99, ms), processor time of all of the server's threads for each token
 of the answers (prompts included, and the few requests that are not counted; the figure to compare on a busy machine), resident memory. Then: from nothing to the first
 token, with the files in the page cache, and what an idle server uses of a core. Medians of the rounds.
 
@@ -63,13 +63,23 @@ def cpu_seconds(pid):
     return total / os.sysconf("SC_CLK_TCK")
 
 
+def thread_seconds(pid):
+    """What the threads that live now have run, to the nanosecond: an idle server uses less than a tick of the clock."""
+    total = 0
+    for p in tree(pid):
+        for thread in os.listdir(f"/proc/{p}/task"):
+            total += int((read(p, f"task/{thread}/schedstat") or "0").split()[0])
+    return total * 1e-9
+
+
 class Server:
     def __init__(self, options, ours, clients, folder):
         self.url = f"http://127.0.0.1:{options.port}"
         context = (PROMPT + ANSWER) * 5 // 4
         if ours:
             command = [TRIREME, "serve", options.model, "--port", str(options.port), "--run-dir", os.path.join(folder, "run"),
-                       "--slots", str(clients), "--threads", str(options.threads), "--cache-dir", os.path.join(folder, "cache"), *options.rest]
+                       "--slots", str(clients), "--threads", str(options.threads), "--cache-dir", os.path.join(folder, "cache"), "--queue-wait", "0",
+                       *options.rest]
         else:
             command = [options.llama_server, "-m", options.model, "--port", str(options.port), "-t", str(options.threads), "-np", str(clients),
                        "-c", str(context * clients), "--no-webui"]
@@ -150,9 +160,9 @@ class Server:
 
     def idle(self, seconds):
         time.sleep(0.5)
-        before = cpu_seconds(self.process.pid)
+        before = thread_seconds(self.process.pid)
         time.sleep(seconds)
-        return (cpu_seconds(self.process.pid) - before) / seconds * 100
+        return (thread_seconds(self.process.pid) - before) / seconds * 100
 
 
 def percentile(values, part):
