@@ -31,6 +31,7 @@
 #include "kernels/ops_latent.h"
 #include "kernels/ops_rows.h"
 #include "kernels/ops_state.h"
+#include "kernels/peers.h"
 #include "kernels/sample_rules.h"
 
 enum { ROW_NONE = UINT32_MAX };
@@ -385,6 +386,7 @@ struct ops {
     void (*sample)(struct stream *s, const struct op_sample *a);
     const struct state_ops *state; /* ops_state.h */
     const struct row_ops *rows;    /* ops_rows.h */
+    const struct peer_ops *peers;  /* peers.h; NULL: its memory is nobody else's */
 
     /* Weights in the order of the device's kernels: bytes of a segment in it (0: it stays as it is),
      * and the segment into `out`, which becomes segment.packed. PACKED_IN_PLACE: as many as the

@@ -137,6 +137,7 @@ size_t cuda_latent_layer_bytes(enum storage_type type, uint32_t block_tokens, ui
 void cuda_sample(struct stream *s, const struct op_sample *a);
 extern const struct state_ops cuda_state_ops;
 extern const struct row_ops cuda_row_ops;
+extern const struct peer_ops cuda_peer_ops;
 size_t cuda_attention_scratch(const struct device *dev, uint32_t row_count, uint32_t heads,
                               uint32_t head_dim, uint32_t max_context);
 size_t cuda_sample_scratch(const struct device *dev, uint32_t sample_count, uint32_t vocab_size);

@@ -371,6 +371,7 @@ static struct ops make_ops(void) {
     o.sample = cuda_sample;
     o.state = &cuda_state_ops;
     o.rows = &cuda_row_ops;
+    o.peers = &cuda_peer_ops;
     o.kv_layer_bytes = cuda_kv_layer_bytes;
     o.attention_scratch = cuda_attention_scratch;
     o.sample_scratch = cuda_sample_scratch;

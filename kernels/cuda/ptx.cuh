@@ -283,6 +283,61 @@ __device__ __forceinline__ uint32_t atomic_add_ordered(uint32_t *at, uint32_t v)
 #endif
 }
 
+/* ---- between GPUs ---- */
+
+/* *flag = v, in memory that another GPU reads: it sees [sent, sent + bytes) too, which this block
+ * had written there before its last barrier. */
+__device__ __forceinline__ void peer_tell(uint32_t *flag, uint32_t v, const void *sent,
+                                          size_t bytes) {
+#ifdef TRIREME_EMULATED
+    emu::tell_outside(flag, v, sent, bytes);
+#else
+    (void)sent;
+    (void)bytes;
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(flag), "r"(v) : "memory");
+#endif
+}
+/* The flag, and what was written before it was set: seen by this thread, and by its block behind the
+ * next barrier, once it is `wanted` or later. [here, here + bytes) is what comes with it. */
+__device__ __forceinline__ bool peer_told(const uint32_t *flag, uint32_t wanted, const void *here,
+                                          size_t bytes) {
+#ifdef TRIREME_EMULATED
+    return emu::told_outside(flag, wanted, here, bytes);
+#else
+    uint32_t v;
+    (void)here;
+    (void)bytes;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(flag) : "memory");
+    return (int32_t)(v - wanted) >= 0;
+#endif
+}
+/* 16 bytes that another GPU wrote: never what an L1 cache kept of an earlier message. */
+__device__ __forceinline__ uint4 load16_system(const void *p) {
+#ifdef TRIREME_EMULATED
+    return *(const uint4 *)p;
+#else
+    uint4 v;
+    asm volatile("ld.relaxed.sys.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p));
+    return v;
+#endif
+}
+/* A word that the host may write while the kernel runs. */
+__device__ __forceinline__ uint32_t load_host(const uint32_t *p) {
+    return *(const volatile uint32_t *)p;
+}
+/* Nanoseconds of some clock; steps of up to a millisecond. */
+__device__ __forceinline__ uint64_t global_timer() {
+#ifdef TRIREME_EMULATED
+    return emu::host_clock_ns();
+#else
+    uint64_t t;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+    return t;
+#endif
+}
+
 /* ---- dependent launch (sm_90; nothing on older ones, where launches are in order anyway) ---- */
 
 /* All that the kernels before have written is visible after this. */

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <signal.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "kernels/emu/memory.h"
 
@@ -84,6 +85,7 @@ const char *wait_name(wait w) {
     case wait::mbarrier: return "an mbarrier";
     case wait::warp: return "its warp";
     case wait::dependency: return "the kernel before";
+    case wait::outside: return "another process";
     case wait::yield: return "its turn";
     case wait::ended: return "nothing (ended)";
     }
@@ -289,11 +291,13 @@ bool grid::pass(bool dependency_done) {
             if (t.state == wait::dependency && dependency_done) t.state = wait::nothing;
             if (t.state == wait::yield) t.state = wait::nothing;
             if (t.state == wait::mbarrier && mbarrier_passed(&t)) t.state = wait::nothing;
-            if (t.state != wait::nothing) continue;
-            moved = moved_here = true;
+            const bool asks = t.state == wait::outside; /* again: no step forward unless it gets an answer */
+            if (t.state != wait::nothing && !asks) continue;
             self = &t;
+            t.state = wait::nothing;
             fiber_switch(&scheduler, &t.fiber);
             self = nullptr;
+            if (!asks || t.state != wait::outside) moved = moved_here = true;
             if (broken) return true;
             if (t.state == wait::ended) {
                 b->live--;
@@ -326,6 +330,7 @@ void grid::report_deadlock() {
 bool grid::advance(bool dependency_done) {
     catch_bad_accesses();
     waited = dependency_done;
+    waits_outside = false;
     while (!broken) {
         while ((resident.empty() || resident.size() + what.cluster() <= SM_COUNT) && next_block < block_order.size()) start_cluster(block_order[next_block++]);
         if (resident.empty()) return true;
@@ -341,6 +346,9 @@ bool grid::advance(bool dependency_done) {
         }
         for (auto &b : resident) moved = moved || land_copies(b.get(), int(pass_order), 0, true);
         if (moved) continue;
+        for (auto &b : resident)
+            for (thread &t : b->threads) waits_outside |= t.state == wait::outside;
+        if (waits_outside) return false;
         bool all_dependent = true;
         for (auto &b : resident)
             for (thread &t : b->threads) all_dependent &= t.state == wait::dependency || t.state == wait::ended || t.state == wait::barrier || t.state == wait::cluster || t.state == wait::mbarrier || t.state == wait::warp;
@@ -400,6 +408,28 @@ void dependency_wait() {
     if (!self->owner->owner->what.dependent || emulated.compiled < 90) return;
     self->state = wait::dependency;
     to_scheduler();
+}
+
+/* What is told must have been written before a barrier, if not by this thread: as if it were read here. */
+__attribute__((no_sanitize_thread)) void tell_outside(uint32_t *flag, uint32_t v, const void *sent, size_t bytes) {
+    note_access_if_watched(sent, bytes, false);
+    __atomic_store_n(flag, v, __ATOMIC_RELEASE);
+}
+
+/* What has come is known to this thread, to others behind a barrier: as if it were written here. */
+__attribute__((no_sanitize_thread)) bool told_outside(const uint32_t *flag, uint32_t wanted, const void *here, size_t bytes) {
+    if (int32_t(__atomic_load_n(flag, __ATOMIC_ACQUIRE) - wanted) < 0) {
+        wait_here(wait::outside);
+        return false;
+    }
+    note_access_if_watched(here, bytes, true);
+    return true;
+}
+
+uint64_t host_clock_ns() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return uint64_t(t.tv_sec) * 1000000000u + uint64_t(t.tv_nsec);
 }
 
 void dependents_launch() {

@@ -46,7 +46,17 @@ struct dim {
 };
 
 /* What a thread waits for. */
-enum class wait : uint8_t { nothing, barrier, cluster, mbarrier, warp, dependency, yield, ended };
+enum class wait : uint8_t {
+    nothing,
+    barrier,
+    cluster,
+    mbarrier,
+    warp,
+    dependency,
+    outside,
+    yield,
+    ended
+};
 
 /* Which thread goes first within a pass. `seeded` shuffles anew each pass, and now and then lets
  * one warp of a block run ahead of the others as far as it can. */
@@ -140,7 +150,8 @@ struct grid {
     explicit grid(const launch &l);
     ~grid();
     /* Runs until all blocks have ended (true) or, with dependency_done false, until every resident
-     * thread waits for the predecessor (false). */
+     * thread waits for the predecessor (false); or until nobody can go on but by what another
+     * process writes (false, and waits_outside). */
     bool advance(bool dependency_done);
 
     launch what;
@@ -149,6 +160,7 @@ struct grid {
     size_t next_block = 0;
     bool lets_dependents_begin = false; /* a thread said so that had not waited yet */
     bool waited = false;                /* the grid before has ended */
+    bool waits_outside = false;
     race_grid races;
 
   private:
@@ -188,6 +200,13 @@ unsigned cluster_rank();
 unsigned cluster_y();
 /* Where `p`, of this block's shared memory, is in another block of the cluster (mapa). */
 void *of_peer(const void *p, unsigned rank);
+/* Writes a word of another process's device memory (st.release.sys), for which [sent, sent + bytes)
+ * has been written. */
+void tell_outside(uint32_t *flag, uint32_t v, const void *sent, size_t bytes);
+/* Whether such a word is `wanted` or later (ld.acquire.sys), with which [here, here + bytes) comes;
+ * if not, the thread has had its turn. */
+bool told_outside(const uint32_t *flag, uint32_t wanted, const void *here, size_t bytes);
+uint64_t host_clock_ns();
 /* Waits for the grid before, which this one may have begun beside (griddepcontrol.wait). */
 void dependency_wait();
 /* The grid behind may begin its prologue (griddepcontrol.launch_dependents). */

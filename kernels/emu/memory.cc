@@ -7,7 +7,9 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 namespace emu {
 
@@ -16,6 +18,8 @@ namespace {
 struct region {
     void *mapping;
     size_t mapped, size;
+    int fd = -1;          /* of what others can map */
+    bool foreign = false; /* another process's */
 };
 
 std::mutex lock;
@@ -28,11 +32,11 @@ enum : size_t { PAGE = 4096 };
 region map_guarded(size_t size, size_t align, uintptr_t *at) {
     size_t room = (size + align - 1) / align * align, pages = (room + PAGE - 1) / PAGE * PAGE;
     void *m = mmap(nullptr, pages + 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (m == MAP_FAILED) return {nullptr, 0, 0};
+    if (m == MAP_FAILED) return {nullptr, 0, 0, -1, false};
     mprotect(m, PAGE, PROT_NONE);
     mprotect(static_cast<char *>(m) + PAGE + pages, PAGE, PROT_NONE);
     *at = reinterpret_cast<uintptr_t>(m) + PAGE + pages - room;
-    return {m, pages + 2 * PAGE, size};
+    return {m, pages + 2 * PAGE, size, -1, false};
 }
 
 bool canary_intact(uintptr_t at, const region &r) {
@@ -100,7 +104,62 @@ bool device_give(void *p) {
         fprintf(stderr, "emulator: something was written past the end of an allocation of %zu bytes\n", found->second.size);
         abort();
     }
+    if (found->second.foreign) return false;
+    if (found->second.fd >= 0) close(found->second.fd);
     device_used -= found->second.size;
+    retire(found->second);
+    device_regions.erase(found);
+    return true;
+}
+
+bool device_export(void *p, export_name *out) {
+    std::lock_guard<std::mutex> hold(lock);
+    auto found = device_regions.find(reinterpret_cast<uintptr_t>(p));
+    if (found == device_regions.end() || found->second.foreign) return false;
+    region &r = found->second;
+    const size_t pages = r.mapped - 2 * PAGE;
+    char *at = static_cast<char *>(r.mapping) + PAGE;
+    if (r.fd < 0) {
+        const int fd = memfd_create("emulated device memory", MFD_CLOEXEC);
+        bool copied = fd >= 0 && ftruncate(fd, off_t(pages)) == 0;
+        for (size_t done = 0; copied && done < pages;) {
+            const ssize_t n = pwrite(fd, at + done, pages - done, off_t(done));
+            copied = n > 0;
+            done += copied ? size_t(n) : 0;
+        }
+        if (!copied || mmap(at, pages, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+            if (fd >= 0) close(fd);
+            return false;
+        }
+        r.fd = fd;
+    }
+    *out = {int(getpid()), r.fd, r.size};
+    return true;
+}
+
+void *device_open(const export_name &name) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", name.pid, name.fd);
+    const int fd = name.pid == int(getpid()) ? -1 : open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) return nullptr;
+    uintptr_t at = 0;
+    region r = map_guarded(name.size, DEVICE_ALIGN, &at);
+    const bool mapped = r.mapping && mmap(static_cast<char *>(r.mapping) + PAGE, r.mapped - 2 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) != MAP_FAILED;
+    close(fd);
+    if (!mapped) {
+        if (r.mapping) munmap(r.mapping, r.mapped);
+        return nullptr;
+    }
+    r.foreign = true;
+    std::lock_guard<std::mutex> hold(lock);
+    device_regions[at] = r;
+    return reinterpret_cast<void *>(at);
+}
+
+bool device_shut(void *p) {
+    std::lock_guard<std::mutex> hold(lock);
+    auto found = device_regions.find(reinterpret_cast<uintptr_t>(p));
+    if (found == device_regions.end() || !found->second.foreign) return false;
     retire(found->second);
     device_regions.erase(found);
     return true;

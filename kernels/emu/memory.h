@@ -14,13 +14,25 @@ enum { DEVICE_ALIGN = 64, POISON = 0xff, CANARY = 0xa5 };
 
 /* nullptr past the device's memory (TRIREME_EMU_MEMORY bytes, default 8 GB). */
 void *device_take(size_t size);
+/* How another process finds an allocation. */
+struct export_name {
+    int pid, fd;
+    size_t size;
+};
+/* Moves an allocation, where it lies, into memory that other processes can map. False: p is none, or
+ * there is no such memory. */
+bool device_export(void *p, export_name *out);
+/* Another process's allocation, between guard pages; nullptr: it is not there, or this process's
+ * own. Not counted as this device's memory. */
+void *device_open(const export_name &name);
+/* Ends that. False: p is none of them. */
+bool device_shut(void *p);
 /* What fresh device memory holds from now on (POISON before). */
 void set_fill(int byte);
 /* false: not one of ours. Reports a canary that was overwritten. */
 bool device_give(void *p);
 /* Checks every canary; reports the first allocation that was overrun. */
 bool memory_intact();
-/* The allocation p lies in, or nullptr. */
 /* The allocation p lies in: [*from, *to). False: in none. */
 bool device_range(const void *p, uintptr_t *from, uintptr_t *to);
 /* Whether p lies in device memory that was taken. */

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <deque>
 #include <memory>
+#include <time.h>
 #include <vector>
 
 #include "kernels/emu/memory.h"
@@ -70,12 +71,17 @@ void run_prologues(emu_stream *s) {
     }
 }
 
-/* Runs the first piece of work of a stream. */
+/* Runs the first piece of work of a stream. A kernel that waits for another process stays the first: the host has its
+ * turn, as beside a GPU's. */
 void run_first(emu_stream *s) {
     if (s->pending.front().what == kind::kernel) {
         run_prologues(s);
         emu::grid *g = emu::failed() ? nullptr : begin(&s->pending.front());
-        if (!emu::failed()) g->advance(true);
+        if (!emu::failed() && !g->advance(true) && g->waits_outside) {
+            const timespec pause = {0, 20000};
+            nanosleep(&pause, nullptr);
+            return;
+        }
         s->pending.pop_front();
         if (emu::failed()) sticky = cudaErrorLaunchFailure;
         if (!emu::memory_intact()) sticky = cudaErrorIllegalAddress;
@@ -176,6 +182,7 @@ const char *cudaGetErrorString(cudaError_t e) {
     case cudaErrorInvalidValue: return "invalid argument";
     case cudaErrorInvalidConfiguration: return "invalid configuration argument";
     case cudaErrorStreamCaptureUnsupported: return "operation not permitted when stream is capturing";
+    case cudaErrorPeerAccessUnsupported: return "peer access is not supported between these two devices";
     case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error during capture";
     default: return "emulated CUDA error";
     }
@@ -205,6 +212,33 @@ cudaError_t cudaFreeHost(void *p) {
     if (!p) return cudaSuccess;
     cudaDeviceSynchronize();
     return emu::pinned_give(p) ? cudaSuccess : remember(cudaErrorInvalidValue);
+}
+/* Each process emulates a device of its own, which no other knows by its ordinal. */
+cudaError_t cudaDeviceGetByPCIBusId(int *, const char *) { return remember(cudaErrorInvalidDevice); }
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
+    *can = 0;
+    return device == 0 && peer == 0 ? cudaSuccess : remember(cudaErrorInvalidDevice);
+}
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *handle, void *p) {
+    static_assert(sizeof(emu::export_name) <= sizeof *handle, "");
+    emu::export_name name = {};
+    cudaDeviceSynchronize();
+    if (!emu::device_export(p, &name)) return remember(cudaErrorInvalidValue);
+    memset(handle, 0, sizeof *handle);
+    memcpy(handle, &name, sizeof name);
+    return cudaSuccess;
+}
+cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t handle, unsigned) {
+    emu::export_name name;
+    memcpy(&name, &handle, sizeof name);
+    const char *unreachable = getenv("TRIREME_EMU_UNREACHABLE");
+    if (unreachable && *unreachable) return remember(cudaErrorPeerAccessUnsupported);
+    *p = emu::device_open(name);
+    return *p ? cudaSuccess : remember(cudaErrorInvalidResourceHandle);
+}
+cudaError_t cudaIpcCloseMemHandle(void *p) {
+    cudaDeviceSynchronize();
+    return emu::device_shut(p) ? cudaSuccess : remember(cudaErrorInvalidValue);
 }
 cudaError_t cudaMemcpy(void *to, const void *from, size_t size, cudaMemcpyKind) {
     cudaDeviceSynchronize();

@@ -1,0 +1,347 @@
+/*
+ * Sums and gathers among GPUs that write to each other's memory (kernels/peers.h): each rank is a
+ * process with a device of its own, as in a replica. What a sum must be, every rank knows: the
+ * addends are drawn from rank and index.
+ */
+#include <pthread.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "rig.h"
+
+enum { WAIT_MS = 60000, TOLD_MAX = 640 };
+
+/* What the processes of a test share. */
+struct meeting {
+    pthread_barrier_t barrier;
+    struct peer_card cards[PEERS_MAX];
+    char told[PEERS_MAX][TOLD_MAX]; /* what went wrong */
+};
+
+struct member {
+    struct meeting *meeting;
+    struct rig rig;
+    struct peers *peers;
+    const struct peer_ops *ops;
+    uint32_t self, count;
+};
+
+#define TELL(m, ...)                                                                               \
+    do {                                                                                           \
+        if (!(m)->meeting->told[(m)->self][0])                                                     \
+            snprintf((m)->meeting->told[(m)->self], TOLD_MAX, __VA_ARGS__);                        \
+    } while (0)
+
+static void meet(struct member *m) {
+    pthread_barrier_wait(&m->meeting->barrier);
+}
+
+static bool member_join(struct member *m, int64_t wait_ms) {
+    struct error err;
+    int rc = m->ops->join(m->peers, m->meeting->cards, wait_ms, &err);
+    if (rc)
+        TELL(m, "does not join: %s", err.text);
+    return !rc;
+}
+
+static void member_main(struct meeting *meeting, uint32_t self, uint32_t count,
+                        enum storage_type act, void (*body)(struct member *m)) {
+    struct member m = {.meeting = meeting, .self = self, .count = count};
+    struct device_options options = {.kind = "cuda", .activation = act, .ordinal = (int)self};
+    struct error err;
+    alarm(100);
+    if (device_open(&options, &m.rig.dev, &err))
+        abort();
+    m.rig.act = act;
+    m.rig.stream = stream_new(m.rig.dev);
+    m.rig.event = event_new(m.rig.dev);
+    m.ops = m.rig.dev->ops->peers;
+    if (m.ops->open(m.rig.dev, self, count, &m.peers, &meeting->cards[self], &err))
+        TELL(&m, "has no memory for others: %s", err.text);
+    meet(&m);
+    if (!meeting->told[self][0])
+        body(&m);
+    event_record(m.rig.event, m.rig.stream);
+    if (event_wait(m.rig.event))
+        TELL(&m, "has a device that failed: %s", emu_failure());
+    _exit(0); /* what it holds ends with it */
+}
+
+/* Runs body in `count` processes. */
+static void run_members(uint32_t count, enum storage_type act, void (*body)(struct member *m)) {
+    struct meeting *meeting =
+        mmap(NULL, sizeof *meeting, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_barrierattr_t shared;
+    pid_t pids[PEERS_MAX];
+    pthread_barrierattr_init(&shared);
+    pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
+    pthread_barrier_init(&meeting->barrier, &shared, count);
+    fflush(NULL);
+    for (uint32_t r = 0; r < count; r++)
+        if ((pids[r] = fork()) == 0)
+            member_main(meeting, r, count, act, body);
+    for (uint32_t r = 0; r < count; r++) {
+        int status = -1;
+        waitpid(pids[r], &status, 0);
+        if (meeting->told[r][0])
+            check_fail(__FILE__, __LINE__, "rank %u of %u %s", r, count, meeting->told[r]);
+        else if (!WIFEXITED(status) || WEXITSTATUS(status))
+            check_fail(__FILE__, __LINE__, "rank %u of %u ended with status %x", r, count, status);
+    }
+    munmap(meeting, sizeof *meeting);
+}
+
+/* ---- sums ---- */
+
+/* Sizes differ by rank, so that another order of the addends is another sum. */
+static float addend(uint32_t rank, uint64_t seed, size_t i) {
+    uint64_t words[] = {rank, seed, i}, h = hash64(words, sizeof words, 7);
+    return ((float)(h >> 40) / (float)(1 << 23) - 1.0f) * (float)(1 << (h & 7));
+}
+
+static void put_addends(struct member *m, void *x, enum storage_type type, size_t count,
+                        uint64_t seed) {
+    void *host = malloc(storage_bytes(type, count) + 1);
+    for (size_t i = 0; i < count; i++)
+        storage_put(type, host, i, addend(m->self, seed, i));
+    stream_copy_in(m->rig.stream, x, host, storage_bytes(type, count));
+    free(host);
+}
+
+/* What op_sum_addends is: in rank order, in f32, rounded once. */
+static float sum_of(struct member *m, enum storage_type type, uint64_t seed, size_t i) {
+    float sum = 0, one;
+    char rounded[4];
+    for (uint32_t r = 0; r < m->count; r++) {
+        storage_put(type, rounded, 0, addend(r, seed, i));
+        one = storage_get(type, rounded, 0);
+        sum = r ? sum + one : one;
+    }
+    storage_put(type, rounded, 0, sum);
+    return storage_get(type, rounded, 0);
+}
+
+static void expect_sums(struct member *m, const char *what, const void *x, enum storage_type type,
+                        size_t count, uint64_t seed) {
+    float *got = rig_down(&m->rig, type, x, count);
+    for (size_t i = 0; i < count; i++) {
+        float want = sum_of(m, type, seed, i);
+        if (memcmp(&want, &got[i], sizeof want)) {
+            TELL(m, "%s of %zu %s: value %zu is %a, not %a", what, count, storage_name(type), i,
+                 (double)got[i], (double)want);
+            break;
+        }
+    }
+    free(got);
+}
+
+static void put_sum(struct member *m, void *x, enum storage_type type, size_t count, int shots) {
+    m->ops->sum(
+        m->rig.stream,
+        &(struct op_peer_sum){
+            .peers = m->peers, .x = x, .count = count, .f32 = type == STORAGE_F32, .shots = shots});
+}
+
+/* One value; odd ones; less than a block has threads for; several blocks; several messages a block.
+ * The last are as long as they need to be: an emulated device has two SMs, a place is 64 KB. */
+static const size_t SIZES[] = {1, 7, 8, 1000, 4096, 4104, 33000, 150000};
+
+static void sum_all_sizes(struct member *m) {
+    if (!member_join(m, WAIT_MS))
+        return;
+    meet(m);
+    for (size_t i = 0; i < ARRAY_LEN(SIZES) * 4; i++) {
+        size_t count = SIZES[i / 4];
+        if (emu_is_watched() && i / 4 + 1 == ARRAY_LEN(SIZES))
+            continue; /* no other accesses than those before it, and many */
+        enum storage_type type = i % 2 ? STORAGE_F32 : m->rig.act;
+        void *x = rig_alloc(&m->rig, storage_bytes(type, count));
+        emu_set_order((int)((i + m->self) % ORDERS), i * 8 + m->self);
+        put_addends(m, x, type, count, i);
+        put_sum(m, x, type, count, i / 2 % 2 ? 2 : 1);
+        expect_sums(m, i / 2 % 2 ? "two shots" : "one shot", x, type, count, i);
+    }
+}
+
+TEST(sums_are_those_in_rank_order_bit_for_bit) {
+    run_members(2, STORAGE_BF16, sum_all_sizes);
+    run_members(3, STORAGE_F16, sum_all_sizes);
+    if (emu_is_watched())
+        return;
+    run_members(4, STORAGE_BF16, sum_all_sizes);
+    run_members(8, STORAGE_BF16, sum_all_sizes);
+}
+
+enum { IN_A_ROW = 12, ROW_VALUES = 2048 };
+
+/* Nobody waits for the host between them, and the ranks are never equally fast. */
+static void sum_in_a_row(struct member *m) {
+    void *x[IN_A_ROW];
+    size_t size = storage_bytes(m->rig.act, ROW_VALUES);
+    if (!member_join(m, WAIT_MS))
+        return;
+    for (int i = 0; i < IN_A_ROW; i++) {
+        x[i] = rig_alloc(&m->rig, size);
+        put_addends(m, x[i], m->rig.act, ROW_VALUES, (uint64_t)i);
+    }
+    rig_wait(&m->rig);
+    meet(m);
+    for (int i = 0; i < IN_A_ROW; i++) {
+        size_t count = i % 3 == 1 ? 24 : ROW_VALUES;
+        put_sum(m, x[i], m->rig.act, count, i % 4 == 3 ? 2 : 1);
+        if ((uint32_t)i % m->count == m->self)
+            usleep(2000);
+        if (i % 5 == 4)
+            rig_wait(&m->rig);
+    }
+    for (int i = 0; i < IN_A_ROW; i++)
+        expect_sums(m, "in a row", x[i], m->rig.act, i % 3 == 1 ? 24 : ROW_VALUES, (uint64_t)i);
+}
+
+TEST(sums_in_a_row_do_not_meet) {
+    run_members(2, STORAGE_BF16, sum_in_a_row);
+    run_members(4, STORAGE_BF16, sum_in_a_row);
+}
+
+/* x is summed, then its double: 2 * count times the first sum's roundings are exact in f32 of few
+ * bits, which these small integers have. */
+static void sum_in_graphs(struct member *m) {
+    enum { COUNT = 512, LAUNCHES = 5 };
+    float ones[COUNT], want = 1;
+    struct graph *g = NULL;
+    if (!member_join(m, WAIT_MS))
+        return;
+    for (int i = 0; i < COUNT; i++)
+        ones[i] = 1;
+    float *x = rig_up(&m->rig, ones, sizeof ones);
+    if (graph_begin(m->rig.stream)) {
+        put_sum(m, x, STORAGE_F32, COUNT, 1);
+        put_sum(m, x, STORAGE_F32, COUNT, 2);
+        g = graph_end(m->rig.stream);
+    }
+    if (!g)
+        TELL(m, "records no graph");
+    meet(m);
+    for (int round = 0; round < 2; round++) { /* the graph outlives a formation */
+        for (int i = 0; i < LAUNCHES && g; i++) {
+            graph_launch(m->rig.stream, g);
+            want *= (float)(m->count * m->count);
+        }
+        float *got = rig_down(&m->rig, STORAGE_F32, x, COUNT);
+        for (int i = 0; i < COUNT; i++)
+            if (!(got[i] == want))
+                TELL(m, "round %d: value %d is %g, not %g", round, i, (double)got[i], (double)want);
+        free(got);
+        m->ops->abort(m->peers);
+        meet(m);
+        m->ops->leave(m->peers);
+        meet(m);
+        if (!member_join(m, WAIT_MS))
+            return;
+        meet(m);
+    }
+    graph_free(&g);
+}
+
+TEST(sums_can_be_recorded_and_the_graph_outlives_a_formation) {
+    run_members(2, STORAGE_BF16, sum_in_graphs);
+    run_members(4, STORAGE_BF16, sum_in_graphs);
+}
+
+/* ---- gathers ---- */
+
+static void gather_rows(struct member *m) {
+    if (!member_join(m, WAIT_MS))
+        return;
+    meet(m);
+    for (uint32_t round = 0; round < 3; round++) {
+        const uint32_t rows = round == 2 ? 1 : 3, width = round == 2 ? 17000 : 5;
+        struct op_peer_gather g = {.peers = m->peers, .rows = rows};
+        uint32_t total = 0;
+        for (uint32_t r = 0; r < m->count; r++) {
+            g.firsts[r] = total;
+            g.counts[r] = r == 1 ? width - 2 : round == 1 && r == 0 ? 0 : width;
+            total += g.counts[r];
+        }
+        g.stride = total + 3;
+        size_t own = (size_t)rows * g.counts[m->self], all = rows * g.stride;
+        float *mine = malloc((own + 1) * sizeof *mine);
+        for (size_t i = 0; i < own; i++)
+            mine[i] = addend(m->self, round, i);
+        g.own = rig_up(&m->rig, mine, own * sizeof *mine);
+        g.all = rig_alloc(&m->rig, all * sizeof *g.all);
+        m->ops->gather(m->rig.stream, &g);
+        float *got = rig_down(&m->rig, STORAGE_F32, g.all, all);
+        for (uint32_t row = 0; row < rows && m->self == 0; row++)
+            for (uint32_t r = 0; r < m->count; r++)
+                for (uint32_t i = 0; i < g.counts[r]; i++) {
+                    float want = addend(r, round, (size_t)row * g.counts[r] + i);
+                    if (memcmp(&want, &got[row * g.stride + g.firsts[r] + i], sizeof want))
+                        TELL(m, "round %u, row %u: column %u of rank %u is another", round, row, i,
+                             r);
+                }
+        if (m->self == 0 && !isnan(got[all - 1]))
+            TELL(m, "writes past a row");
+        free(got);
+        free(mine);
+    }
+}
+
+TEST(gathers_bring_every_part_to_the_first_rank) {
+    run_members(2, STORAGE_BF16, gather_rows);
+    run_members(3, STORAGE_BF16, gather_rows);
+}
+
+/* ---- a rank that is lost ---- */
+
+/* The second rank puts nothing on its stream: the first's kernels end, and so does all behind
+ * them. */
+static void wait_in_vain(struct member *m, float *x, size_t count) {
+    struct error err;
+    int64_t begin = clock_ms();
+    for (int i = 0; i < 20; i++)
+        put_sum(m, x, STORAGE_F32, count, 1);
+    if (m->ops->broken(m->peers))
+        TELL(m, "is broken before it has waited");
+    rig_wait(&m->rig);
+    int64_t ms = clock_ms() - begin;
+    if (!m->ops->broken(m->peers) || ms < 250 || ms > 20000)
+        TELL(m, "waited %lld ms, %s", (long long)ms,
+             m->ops->broken(m->peers) ? "broken" : "not broken");
+    m->ops->leave(m->peers);
+    if (!member_join(m, WAIT_MS))
+        return;
+    if (m->ops->broken(m->peers))
+        TELL(m, "is broken after it joined anew");
+    put_sum(m, x, STORAGE_F32, count, 1);
+    event_record(m->rig.event, m->rig.stream);
+    for (int i = 0; i < 20; i++)
+        if (event_done(m->rig.event))
+            TELL(m, "does not wait");
+    m->ops->abort(m->peers);
+    rig_wait(&m->rig);
+    if (!m->ops->broken(m->peers))
+        TELL(m, "does not say that it gave up");
+    m->ops->leave(m->peers);
+    struct peer_card none[PEERS_MAX] = {m->meeting->cards[0]};
+    if (m->ops->join(m->peers, none, WAIT_MS, &err) != ERR_UNSUPPORTED ||
+        !strstr(err.text, "rank 1"))
+        TELL(m, "joins a rank without memory");
+}
+
+static void sum_alone(struct member *m) {
+    enum { COUNT = 4096 };
+    if (!member_join(m, m->self ? WAIT_MS : 300))
+        return;
+    meet(m);
+    if (m->self == 0)
+        wait_in_vain(m, rig_alloc(&m->rig, COUNT * sizeof(float)), COUNT);
+    meet(m); /* the other has its memory until then */
+}
+
+TEST(nobody_waits_for_ever_for_a_rank_that_is_lost) {
+    run_members(2, STORAGE_BF16, sum_alone);
+}
