@@ -21,6 +21,7 @@ struct rank_line {
     _Atomic uint64_t posted; /* chunks this rank has put into its areas */
     _Atomic uint64_t taken;  /* records this rank has read */
     uint64_t unit;           /* written before it is present */
+    _Alignas(8) char card[COMM_CARD_MAX];
 };
 
 struct segment {
@@ -207,6 +208,8 @@ static int join(struct comm *c, struct error *err) {
                          "the ranks of this replica were started with different sizes");
     }
     c->segment->ranks[c->self].unit = c->config.unit;
+    if (c->config.card_bytes)
+        memcpy(c->segment->ranks[c->self].card, c->config.card, c->config.card_bytes);
     atomic_fetch_or(&c->segment->present, (uint64_t)1 << c->self);
     for (uint32_t i = 0; i < c->count; i++)
         comm_bell_ring(&c->segment->ranks[i].bell);
@@ -235,6 +238,7 @@ int comm_check(const struct comm_config *config, struct error *err) {
 
 int comm_form(struct comm **out, const struct comm_config *config, struct error *err) {
     struct comm_place p = config->place;
+    CHECK(config->card_bytes <= COMM_CARD_MAX);
     CHECK(p.tp && p.pp && p.rank < p.tp && p.stage < p.pp && p.tp * p.pp <= COMM_RANKS_MAX);
     struct comm *c = mem_alloc(sizeof *c);
     *c = (struct comm){.config = *config, .place = p, .count = p.tp * p.pp};
@@ -282,6 +286,19 @@ bool comm_has_gpus(const struct comm *c) {
                 return false;
     }
     return true;
+}
+
+const void *comm_card(const struct comm *c, uint32_t rank) {
+    CHECK(rank < c->place.tp);
+    return c->segment->ranks[c->first + rank].card;
+}
+
+int comm_look(struct comm *c, int64_t end_ms) {
+    return c->failed ? c->failed : check_segment(c, end_ms);
+}
+
+int comm_give_up(struct comm *c, int code, const char *why) {
+    return fail(c, code, why);
 }
 
 static bool is_shared(const struct comm *c, uint64_t goal) {

@@ -31,7 +31,7 @@
 #include "base/error.h"
 #include "kernels/types.h"
 
-enum { COMM_RANKS_MAX = 64, COMM_RECORDS = 16, COMM_SHARED_MAX = 128 };
+enum { COMM_RANKS_MAX = 64, COMM_RECORDS = 16, COMM_SHARED_MAX = 128, COMM_CARD_MAX = 128 };
 
 /* rank in [0, tp) of stage in [0, pp). */
 struct comm_place {
@@ -53,6 +53,9 @@ struct comm_config {
     bool (*stopped)(void *ctx); /* asked in waits, every few milliseconds; NULL: never */
     void *ctx;
     uint64_t unit; /* the GPU that this rank could use NCCL on; 0: none */
+    /* what the others may read of this rank (comm_card), COMM_CARD_MAX at most; 0: nothing */
+    const void *card;
+    size_t card_bytes;
     /* tests: the segment (comm_segment_bytes, zeroed), instead of a shared-memory object */
     void *memory;
 };
@@ -78,8 +81,15 @@ MUST_CHECK int comm_form(struct comm **out, const struct comm_config *config, st
 void comm_free(struct comm **c);
 /* Whether every rank has a GPU of its own for NCCL. */
 bool comm_has_gpus(const struct comm *c);
+/* COMM_CARD_MAX bytes: the card of a rank of this stage, zeros behind it. */
+const void *comm_card(const struct comm *c, uint32_t rank);
 /* Rank 0 of stage 0 gives bytes to all, once; COMM_SHARED_MAX at most. */
 MUST_CHECK int comm_share(struct comm *c, void *bytes, size_t len);
+/* As a wait of comm's own that is not over: fails when this rank is told to stop, when another has
+ * given up, or at end_ms (clock_ms). */
+MUST_CHECK int comm_look(struct comm *c, int64_t end_ms);
+/* Fails for this reason, unless it has failed already: the code that it failed with. */
+int comm_give_up(struct comm *c, int code, const char *why);
 /* 0, or why every call fails by now. */
 int comm_failed(const struct comm *c, struct error *err);
 

@@ -1,11 +1,13 @@
 #include "worker/ranks.h"
 
 #include <stdlib.h>
+#include <time.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "model/run/forward.h"
 
-enum { COMM_AUTO, COMM_SHM, COMM_NCCL }; /* of --comm */
+enum { COMM_AUTO, COMM_SHM, COMM_NCCL, COMM_PEER }; /* of --comm */
 enum { SPIN_US = 20, CHANNEL_LEAST = 1 << 20, CHANNEL_MOST = 16 << 20 };
 
 /* ---- place ---- */
@@ -54,6 +56,27 @@ static int find_nccl(struct ranks *r, struct error *err) {
     return 0;
 }
 
+/* Memory for the others, where this device has such; if it cannot be had, auto does without and says
+ * so. */
+static int find_peers(struct ranks *r, struct error *err) {
+    const struct peer_ops *ops = r->dev->ops->peers;
+    struct error why;
+    int rc = 0;
+    if (r->comm_kind != COMM_AUTO && r->comm_kind != COMM_PEER)
+        return 0;
+    if (r->place.tp > 1 && r->place.tp <= PEERS_MAX && ops)
+        rc = ops->open(r->dev, r->place.rank, r->place.tp, &r->peers, &r->card, &why);
+    else if (r->comm_kind == COMM_PEER)
+        rc =
+            error_set(&why, ERR_UNSUPPORTED, "--comm=peer is for 2 to %d ranks on GPUs", PEERS_MAX);
+    if (!rc)
+        return 0;
+    if (r->comm_kind == COMM_PEER)
+        return error_set(err, why.code, "%s", why.text);
+    log_info("ranks do not use each other's memory: %s", why.text);
+    return 0;
+}
+
 static struct comm_config comm_config_of(const struct ranks *r) {
     size_t step = (size_t)r->max_rows * r->hidden * sizeof(float);
     return (struct comm_config){.place = r->place,
@@ -65,7 +88,9 @@ static struct comm_config comm_config_of(const struct ranks *r) {
                                 .spin_us = SPIN_US,
                                 .waiting = r->progress ? &r->progress->waiting : NULL,
                                 .stopped = r->stopped,
-                                .ctx = r->stopped_ctx};
+                                .ctx = r->stopped_ctx,
+                                .card = &r->card,
+                                .card_bytes = sizeof r->card};
 }
 
 int ranks_init(struct ranks *r, const struct model *model, uint32_t max_rows, uint32_t slot_count,
@@ -87,6 +112,8 @@ int ranks_init(struct ranks *r, const struct model *model, uint32_t max_rows, ui
     if (rc)
         return rc;
     rc = in_place || r->comm_kind == COMM_SHM ? 0 : find_nccl(r, err);
+    if (!rc && !in_place)
+        rc = find_peers(r, err);
     if (rc)
         return rc;
     if (!in_place)
@@ -98,13 +125,32 @@ int ranks_init(struct ranks *r, const struct model *model, uint32_t max_rows, ui
     return 0;
 }
 
+/* Waits until what is on the stream has ended, which waits for nobody any more. */
+static void leave_peers(struct ranks *r) {
+    if (!r->reached)
+        return;
+    r->dev->ops->peers->abort(r->peers);
+    if (r->stream) {
+        event_record(r->staged, r->stream);
+        if (event_wait(r->staged))
+            log_debug("the device failed while ranks exchanged");
+    }
+    r->dev->ops->peers->leave(r->peers);
+    r->reached = false;
+}
+
 void ranks_leave(struct ranks *r) {
+    if (r->reached) /* what is on the stream before NCCL's */
+        r->dev->ops->peers->abort(r->peers);
     comm_nccl_free(&r->nccl);
+    leave_peers(r);
     comm_free(&r->comm);
 }
 
 void ranks_release(struct ranks *r) {
     ranks_leave(r);
+    if (r->peers)
+        r->dev->ops->peers->close(r->peers);
     event_free(&r->staged);
     mem_free(r->host);
     *r = (struct ranks){0};
@@ -127,6 +173,39 @@ static int form_nccl(struct ranks *r, struct error *err) {
     return rc ? comm_failed(r->comm, err) : comm_nccl_form(&r->nccl, &config, &id, err);
 }
 
+/* All ranks of the stage reach each other, or none tries. Every rank of it sees the same cards, so
+ * all ask or none does. */
+static int form_peers(struct ranks *r, struct error *err) {
+    struct peer_card cards[PEERS_MAX];
+    struct error why = {0};
+    _Static_assert(sizeof cards[0] <= COMM_CARD_MAX, "a card must fit");
+    if (r->place.tp > PEERS_MAX || r->place.tp < 2)
+        return 0;
+    for (uint32_t i = 0; i < r->place.tp; i++) {
+        memcpy(&cards[i], comm_card(r->comm, i), sizeof cards[i]);
+        if (!cards[i].box_bytes)
+            return 0;
+    }
+    r->reached = r->dev->ops->peers->join(r->peers, cards, r->timeout_ms, &why) == 0;
+    float failures = r->reached ? 0 : 1;
+    if (comm_sum(r->comm, &failures, 1, STORAGE_F32)) {
+        leave_peers(r);
+        return comm_failed(r->comm, err);
+    }
+    if (failures == 0)
+        return 0;
+    if (!r->reached)
+        log_warn("ranks do not use each other's memory: %s", why.text);
+    leave_peers(r);
+    return 0;
+}
+
+static const char *how_they_met(const struct ranks *r) {
+    if (r->reached)
+        return r->nccl ? "each other's memory and NCCL" : "each other's memory";
+    return r->nccl ? "NCCL" : "shared memory";
+}
+
 int ranks_form(struct ranks *r, struct bytes comm_id, struct error *err) {
     struct comm_config config = comm_config_of(r);
     ranks_leave(r);
@@ -135,13 +214,17 @@ int ranks_form(struct ranks *r, struct bytes comm_id, struct error *err) {
     memcpy(&config.id, comm_id.data, sizeof config.id);
     config.unit = r->nccl_calls ? r->dev->unit : 0;
     int rc = comm_form(&r->comm, &config, err);
-    if (!rc && comm_has_gpus(r->comm))
+    if (!rc)
+        rc = form_peers(r, err);
+    if (!rc && comm_has_gpus(r->comm) && !(r->reached && r->place.pp == 1))
         rc = form_nccl(r, err);
     if (!rc && r->comm_kind == COMM_NCCL && !r->nccl)
         rc = error_set(err, ERR_UNSUPPORTED, "--comm=nccl needs a GPU for each rank");
+    if (!rc && r->comm_kind == COMM_PEER && !r->reached)
+        rc = error_set(err, ERR_UNSUPPORTED, "--comm=peer needs GPUs that reach each other");
     if (!rc)
         LOG_SOME(LOG_INFO, "the replica's %u ranks have met, by %s", r->place.tp * r->place.pp,
-                 r->nccl ? "NCCL" : "shared memory");
+                 how_they_met(r));
     return rc;
 }
 
@@ -152,13 +235,36 @@ int ranks_failed(const struct ranks *r, struct error *err) {
     return rc || !r->nccl ? rc : comm_nccl_failed(r->nccl, err);
 }
 
+/* A kernel that waits for another rank ends by itself, but late: the host looks, and ends it. */
+static int done_by(struct ranks *r, struct event *e, int64_t end_ms) {
+    const struct peer_ops *ops = r->dev->ops->peers;
+    int rc = r->nccl ? comm_nccl_done(r->nccl, e, end_ms) : event_done(e);
+    if (!r->reached)
+        return rc;
+    if (rc == 0)
+        rc = comm_look(r->comm, end_ms);
+    if (rc > 0 && ops->broken(r->peers))
+        rc = comm_give_up(r->comm, ERR_TIMEOUT, "another rank did not answer in time");
+    if (rc < 0)
+        ops->abort(r->peers);
+    return rc;
+}
+
 int ranks_done(struct ranks *r, struct event *e, int64_t since_ms) {
-    const int64_t end_ms = since_ms + 2 * r->timeout_ms; /* a step may be ahead of it */
-    return r->nccl ? comm_nccl_done(r->nccl, e, end_ms) : event_done(e);
+    /* a step may be ahead of it */
+    return done_by(r, e, since_ms + 2 * r->timeout_ms);
 }
 
 int ranks_wait(struct ranks *r, struct event *e) {
-    return r->nccl ? comm_nccl_wait(r->nccl, e) : event_wait(e);
+    const struct timespec pause = {.tv_nsec = 50000};
+    const int64_t end_ms = clock_ms() + r->timeout_ms, spin_until_us = clock_us() + 200;
+    int rc;
+    if (!r->reached)
+        return r->nccl ? comm_nccl_wait(r->nccl, e) : event_wait(e);
+    while ((rc = done_by(r, e, end_ms)) == 0)
+        if (clock_us() > spin_until_us)
+            (void)nanosleep(&pause, NULL);
+    return rc < 0 ? rc : 0;
 }
 
 /* ---- between the device and the others ---- */
@@ -171,7 +277,7 @@ static void *fetch(struct ranks *r, struct stream *s, const void *x, size_t byte
     stream_copy_out(s, r->host, x, bytes);
     event_record(r->staged, s);
     /* A device that failed shows itself at the step's own event. */
-    if (event_wait(r->staged))
+    if (ranks_wait(r, r->staged))
         log_debug("the device failed while ranks exchanged");
     return r->host;
 }
@@ -188,6 +294,14 @@ static void on_sum(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t
     size_t bytes = storage_bytes(type, count);
     if (ranks_failed(r, NULL))
         return;
+    if (r->reached) {
+        r->stream = s;
+        r->dev->ops->peers->sum(s, &(struct op_peer_sum){.peers = r->peers,
+                                                         .x = x,
+                                                         .count = count,
+                                                         .f32 = type != r->dev->activation_type});
+        return;
+    }
     if (r->nccl) {
         comm_nccl_sum(r->nccl, s, x, rows, width, type);
         return;
@@ -195,6 +309,19 @@ static void on_sum(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t
     void *host = fetch(r, s, x, bytes);
     if (comm_sum(r->comm, host, count, type) == 0)
         store(r, s, x, host, bytes);
+}
+
+static void gather_by_peers(struct ranks *r, struct stream *s, float *all, size_t stride,
+                            const float *own_columns, uint32_t rows,
+                            const struct shard_range *ranges) {
+    struct op_peer_gather g = {
+        .peers = r->peers, .all = all, .own = own_columns, .stride = stride, .rows = rows};
+    for (uint32_t i = 0; i < r->place.tp; i++) {
+        g.firsts[i] = ranges[i].first;
+        g.counts[i] = ranges[i].count;
+    }
+    r->stream = s;
+    r->dev->ops->peers->gather(s, &g);
 }
 
 static void on_gather(void *ctx, struct stream *s, float *all, size_t stride,
@@ -209,6 +336,10 @@ static void on_gather(void *ctx, struct stream *s, float *all, size_t stride,
         struct shard at = {.rank = i, .tp = r->place.tp};
         ranges[i] = shard_vocab(&at, r->vocab);
         bytes[i] = ranges[i].count * sizeof(float);
+    }
+    if (r->reached) {
+        gather_by_peers(r, s, all, stride, own_columns, rows, ranges);
+        return;
     }
     if (r->nccl) {
         comm_nccl_gather(r->nccl, s, all, stride, own_columns, rows, ranges);

@@ -3,6 +3,11 @@
  * between it and the device (staging for devices whose memory the host cannot read, conversion
  * between stages of different devices).
  *
+ * GPUs that reach each other's memory sum and gather by it (kernels/peers.h), without the host;
+ * what they cannot, and what goes from stage to stage, NCCL does where it is there, and shared
+ * memory else. All three give the same bits. Which it is, is agreed at each formation: all ranks of
+ * a stage or none.
+ *
  * A formation lives from plan 1 of a registration to the next reset. After an error nothing more is
  * exchanged; calls return at once, what they leave in the buffers is worthless, and ranks_failed
  * says why.
@@ -12,6 +17,7 @@
 #ifndef WORKER_RANKS_H
 #define WORKER_RANKS_H
 
+#include "kernels/ops.h"
 #include "model/model.h"
 #include "worker/comm_nccl.h"
 #include "worker/progress.h"
@@ -23,9 +29,13 @@ struct ranks {
     struct comm *comm;      /* NULL: not formed */
     struct comm_nccl *nccl; /* NULL: activations are staged over shared memory */
     const struct nccl_calls *nccl_calls;
+    struct peers *peers; /* NULL: no memory of this rank is to be had by others */
+    struct peer_card card;
+    bool reached; /* sums and gathers go by the peers' memory */
     struct device *dev;
-    struct event *staged; /* NULL: the host reads the device's memory */
-    char *host;           /* staging */
+    struct stream *stream; /* of the latest exchange; NULL: none yet */
+    struct event *staged;  /* NULL: the host reads the device's memory */
+    char *host;            /* staging */
     uint32_t hidden, vocab, max_rows, record_max, sum_width;
     int64_t form_ms, timeout_ms;
     int comm_kind;         /* of --comm */
@@ -49,6 +59,12 @@ static inline bool ranks_are_alone(const struct ranks *r) {
 /* Whether this rank samples and answers: rank 0 of the last stage. */
 static inline bool ranks_answer(const struct ranks *r) {
     return r->place.rank == 0 && r->place.stage + 1 == r->place.pp;
+}
+
+/* Whether what a step exchanges can be recorded as part of a graph, as the ranks have met: nothing
+ * that the host or NCCL does. The same on all ranks of a stage. */
+static inline bool ranks_record(const struct ranks *r) {
+    return ranks_are_alone(r) || (r->reached && r->place.pp == 1);
 }
 
 /* The 16 bytes of Hello's comm_id, as plan 1 brings them back. ERR_INVALID: they are not. */

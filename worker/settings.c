@@ -140,10 +140,11 @@ static const struct option_row ROWS[] = {
         .help = "which GPU, of those the process may see, modulo how many there are; -1: each "
                 "worker of serve takes "
                 "one, in turn"),
-    ROW(comm, "comm", OPTION_ENUM, .choices = "auto|shm|nccl", .fallback = "auto",
+    ROW(comm, "comm", OPTION_ENUM, .choices = "auto|shm|nccl|peer", .fallback = "auto",
         .help = "how ranks exchange activations: by shared memory, by NCCL (every rank needs a GPU "
-                "of its own), or by "
-                "NCCL where that can be"),
+                "of its own), by writing to each other's memory (peer: 2 to 8 ranks on GPUs with "
+                "NVLink or PCIe between them; what goes from stage to stage as with auto), or by "
+                "the fastest that works; all give the same bits"),
     ROW(nccl, "nccl", OPTION_STRING,
         .help = "path of libnccl.so.2; default: where it is usually found"),
     ROW(comm_form_ms, "comm-form-timeout", OPTION_DURATION, .fallback = "30s", .min = 100,

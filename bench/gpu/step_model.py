@@ -3,7 +3,7 @@
 
 A prediction, not a measurement. Each number below has its reason beside it and is to be replaced by what ./dev gpu --run
 measures; the shapes are those that kernels/cuda/linear_hopper.cu and attention_decode.cuh choose. Prints a table in Markdown:
-bench/gpu/step_model.py [--context N] [--weights bf16|fp8|fp8-128|int8|q8_0|q4_0|int4|q4_k|q6_k|mxfp4] [--losses].
+bench/gpu/step_model.py [--context N] [--weights bf16|fp8|fp8-128|int8|q8_0|q4_0|int4|q4_k|q6_k|mxfp4] [--losses] [--ranks N].
 """
 import math
 import sys
@@ -63,6 +63,12 @@ NORMED = 0.3e-6
 # of the block (0.05), stores (0.1).
 ROPED = 0.15e-6
 MERGE = 1.5e-6  # a split to scratch, a release, an atomic and the loads of the last block, each by way of L2
+# Ranks whose GPUs write to each other's memory (kernels/cuda/peers.cu).
+NVLINK = 0.8 * 450e9  # bytes a second each way of an H200's links, of 450e9 on the data sheet: stores of 16 bytes, with their headers
+# A store that leaves the chip and its answer, which the release waits for (1.0), the flag's way (0.5), the poll that finds it (0.4), two
+# barriers of a block and the loads of what came, out of L2 (0.6).
+HOP = 2.5e-6
+NCCL_SUM = 22e-6  # send and receive in a group (20), then the addition: what it was before
 FP8_RATE = 1580e12  # operations a second of a floor for fp8 and int8; our products multiply in bf16
 
 
@@ -188,6 +194,32 @@ def sampler(rows, passes=5, exchanges=3):
     return max(turns * here, rows * VOCAB * 4 * passes / L2) + 3e-6 + EDGE
 
 
+def exchange(rows, ranks):
+    """A sum over ranks (kernels/cuda/peers.cu): x and the others' values through this GPU's memory system, as many bytes over NVLink each way
+    for each other rank, and the hop: push, fence, flag, the poll that sees it. With three ranks and more a long sum takes two hops."""
+    size = rows * HIDDEN * 2
+    one = HOP + size * (ranks - 1) / NVLINK
+    two = 2 * HOP + 2 * size * (ranks - 1) / ranks / NVLINK
+    return (min(one, two) if ranks > 2 else one) + size * (ranks + 2) / L2 + EDGE
+
+
+def gather(rows, ranks):
+    """The parts of the logits to the first rank, and to their places."""
+    size = rows * VOCAB * 4 * (ranks - 1) / ranks
+    return HOP + size / NVLINK + 2 * size / L2 + EDGE
+
+
+def divided(rows, context, ranks, kind="bf16"):
+    """Of a replica of several ranks: (seconds, of them sums and gather, the floor of one rank's share). Narrower products, which make no norm
+    (their outputs are parts of sums), embedding and head divided; two sums a layer and one for the embedding. Launches as with graphs."""
+    shapes = {"qkv": (6144 // ranks, 4096), "out": (4096, 4096 // ranks), "gate_up": (28672 // ranks, 4096), "down": (4096, 14336 // ranks)}
+    layer = sum(product(*shape, rows, kind)[0] for shape in shapes.values())
+    layer += attention(rows, context, kind=kind)[0] / ranks + 2 * small(rows, HIDDEN * 12) + small(rows, 6144 * 4 / ranks)
+    sums = (2 * LAYERS + 1) * exchange(rows, ranks) + gather(rows, ranks)
+    head = product(VOCAB // ranks, HIDDEN, rows, HEAD_OF.get(kind, "bf16"))[0]
+    return LAYERS * layer + head + sampler(rows) + 5 * EDGE + sums, sums, floor(rows, context, kind) / ranks
+
+
 def step(rows, context, kind="bf16"):
     folded = folds(rows, kind)
     layer = {name: product(*shape, rows, kind, normed=folded and name in ("qkv", "gate_up")) for name, shape in PRODUCTS.items()}
@@ -237,6 +269,16 @@ def main():
         for rows in (1, 8, 64, 256):
             for lost, name, binds, us in losses(rows, context, kind):
                 print(f"| {rows} | {lost:.2f} | {name} | {us:.1f} | {binds} |")
+        return
+    if "--ranks" in sys.argv:
+        ranks = int(sys.argv[sys.argv.index("--ranks") + 1])
+        print(f"| {kind}, {ranks} ranks, batch | predicted, ms | of it sums | with NCCL's | floor of a share, ms | of the floor | one GPU, ms |")
+        print("| --- | --- | --- | --- | --- | --- | --- |")
+        for rows in (1, 8, 64, 256):
+            seconds, sums, best = divided(rows, context, ranks, kind)
+            before = seconds - sums + (2 * LAYERS + 1) * (NCCL_SUM + rows * HIDDEN * 2 / NVLINK) + NCCL_SUM
+            alone = step(rows, context, kind)[0]
+            print(f"| {rows} | {seconds * 1e3:.2f} | {sums * 1e3:.2f} | {before * 1e3:.2f} | {best * 1e3:.2f} | {best / seconds:.2f} | {alone * 1e3:.2f} |")
         return
     print(f"| {kind}, batch, context {context} | predicted, ms | floor, ms | of the floor | largest loss |")
     print("| --- | --- | --- | --- | --- |")
