@@ -288,6 +288,7 @@ static uint64_t plan_awaited(struct executor *e, const struct wire_plan *plan) {
 static int prepare_ranks(struct executor *e, const struct wire_plan *plan, struct error *err) {
     struct ranks *ranks = &e->loaded.ranks;
     int rc = plan->number == 1 ? ranks_form(ranks, plan->comm_id, err) : ranks_failed(ranks, err);
+    e->loaded.stepper.paused = !ranks_record(ranks);
     if (!rc)
         rc = ranks_answer(ranks) ? send_tokens(e, plan->number, err)
                                  : receive_tokens(e, plan_awaited(e, plan), err);
@@ -383,6 +384,8 @@ bool executor_answers(const struct executor *e) {
 void executor_reset(struct executor *e) {
     struct loaded *l = &e->loaded;
     ranks_leave(&l->ranks);
+    if (!ranks_are_alone(&l->ranks)) /* a graph of a step in which ranks were lost lacks its sums */
+        stepper_forget(&l->stepper);
     flight_ring_reset(&e->ring);
     constraints_reset(&e->constraints);
     stream_fill(l->stream, l->slots.table.states, 0,

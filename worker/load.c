@@ -234,7 +234,7 @@ static int allocate_memory(struct loaded *l, const struct worker_settings *s, st
         return rc;
     l->forward.ranks = &ranks_calls;
     l->forward.ranks_ctx = &l->ranks;
-    stepper_init(&l->stepper, &l->forward, slots, s->graphs && ranks_are_alone(&l->ranks));
+    stepper_init(&l->stepper, &l->forward, slots, s->graphs);
     l->forward.progress = on_layer;
     l->forward.progress_ctx = l->progress;
     log_info("memory: weights %llu MB, KV cache %llu MB (%u blocks of %u tokens, %s), buffers %llu "

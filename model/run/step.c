@@ -1,5 +1,7 @@
 #include "model/run/step.h"
 
+#include "base/log.h"
+
 uint32_t step_bucket(uint32_t n) {
     uint32_t by = n <= 64 ? 8 : n <= 128 ? 16 : n <= 256 ? 32 : 64;
     if (n <= 2)
@@ -18,9 +20,14 @@ void stepper_init(struct stepper *t, struct forward *forward, uint32_t results_m
         t->sample_rows[i] = i;
 }
 
-void stepper_release(struct stepper *t) {
+void stepper_forget(struct stepper *t) {
     for (uint32_t i = 0; i < t->graph_count; i++)
         graph_free(&t->graphs[i].graph);
+    t->graph_count = 0;
+}
+
+void stepper_release(struct stepper *t) {
+    stepper_forget(t);
     mem_free(t->runs);
     mem_free(t->sample_rows);
     *t = (struct stepper){0};
@@ -76,6 +83,8 @@ static void play_half(struct stepper *t, struct stream *s, const struct sample_o
         if (graph_begin(s)) {
             put_half(t, s, out);
             g->graph = graph_end(s);
+            log_debug("decode steps of %u rows: %s, %s", rows, out ? "head" : "layers",
+                      g->graph ? "recorded" : "not to be recorded");
         }
     }
     if (!g || !g->graph) {
@@ -89,7 +98,7 @@ static void play_half(struct stepper *t, struct stream *s, const struct sample_o
 void stepper_put(struct stepper *t, struct stream *s, const struct step_input *in,
                  const struct sample_out *out, const struct sample_masks *masks) {
     struct forward *f = t->forward;
-    if (in->row_count > t->rows_max || !is_decode(in)) {
+    if (t->paused || in->row_count > t->rows_max || !is_decode(in)) {
         forward_layers(f, s, in);
         if (in->sample_count)
             forward_sample(f, s, out, masks);

@@ -38,11 +38,15 @@ struct stepper {
     struct step_graph graphs[STEP_GRAPHS_MAX];
     uint32_t graph_count;
     uint64_t launch_count; /* of graphs */
+    bool paused;           /* no graph is made or launched: steps are put operation by operation */
 };
 
 /* graphs false: never any. results_max: entries of the smallest array of results (padding rows
  * write theirs too). */
 void stepper_init(struct stepper *t, struct forward *forward, uint32_t results_max, bool graphs);
+/* Gives all graphs back: what they were recorded with does not hold any more. The stream must be
+ * idle. */
+void stepper_forget(struct stepper *t);
 /* The stream must be idle. */
 void stepper_release(struct stepper *t);
 /* Puts a step on the stream: forward_layers, and forward_sample where rows sample. masks: NULL for

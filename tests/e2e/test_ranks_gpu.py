@@ -14,8 +14,8 @@ from tiny_models import put_heads, put_whole_norm
 LONG = os.environ.get("LONG") == "1"
 
 
-def serve(tp, pp, devices=None, comm="auto", folder=None):
-    args = ["--tp", tp, "--pp", pp, "--threads", 1, "--device", "cuda", "--slots", 8, "--max-context", 256, "--comm-form-timeout", "5s", "--comm", comm]
+def serve(tp, pp, devices=None, comm="auto", folder=None, options=()):
+    args = [*options, "--tp", tp, "--pp", pp, "--threads", 1, "--device", "cuda", "--slots", 8, "--max-context", 256, "--comm-form-timeout", "5s", "--comm", comm]
     if devices:
         args += ["--stage-devices", devices]
     return Serve(model=folder or model(), args=args, ready_s=120)
@@ -23,11 +23,11 @@ def serve(tp, pp, devices=None, comm="auto", folder=None):
 
 def shape(tp, pp, faults, devices=None, comm="auto"):
     requests, what = bodies(), f"tp {tp} pp {pp} {devices or 'cuda'}"
-    how = "shared memory" if devices or comm == "shm" else "NCCL"
+    how = "shared memory" if devices or comm == "shm" else "NCCL" if comm == "nccl" or tp == 1 else "each other's memory" + " and NCCL" * (pp > 1)
     with serve(tp, pp, devices, comm) as s:
         wanted = keys(run_many(s.port, requests, timeout=200)[0])
         same(keys(run_many(s.port, [requests[2]], timeout=200)[0]), wanted[2:3], f"{what}: alone")
-        assert f"ranks have met, by {how}" in s.log(), f"{what}: not by {how}"
+        assert f"ranks have met, by {how}\n" in s.log(), f"{what}: not by {how}"
         for place, number in faults:
             got, _ = disturb(s, requests, lambda s: os.kill(ranks(s)[place], number))
             same(got, wanted, f"{what}: rank {place} got signal {number}")
@@ -35,6 +35,10 @@ def shape(tp, pp, faults, devices=None, comm="auto"):
 
 def test_tensor_parallel():
     shape(2, 1, [((0, 1), signal.SIGKILL)] + [((0, 0), signal.SIGSTOP)] * LONG)
+
+
+def test_tensor_parallel_by_nccl():
+    shape(2, 1, [((0, 1), signal.SIGKILL)] + [((0, 0), signal.SIGSTOP)] * LONG, comm="nccl")
 
 
 def test_tensor_parallel_staged():
@@ -51,6 +55,28 @@ def test_mixed_pipeline():
 
 def test_mixed_the_other_way():
     shape(1, 2, [((1, 0), signal.SIGKILL)], "cpu,cuda")
+
+
+def test_ranks_that_do_not_reach_each_other():
+    """They say so once, and go by NCCL; where each other's memory was asked for, they do not meet. The bytes are those with it, with graphs and without."""
+    requests, got = bodies()[:2], {}
+    for how, options in (("each other's memory", ["--graphs=true"]), ("each other's memory", ["--graphs=false"]), ("NCCL", [])):
+        os.environ["TRIREME_EMU_UNREACHABLE"] = "1" if how == "NCCL" else ""
+        try:
+            with serve(2, 1, options=[*options, "--log-level", "debug"]) as s:
+                got[how, *options] = keys(run_many(s.port, requests, timeout=200)[0])
+                log = s.log()
+        finally:
+            del os.environ["TRIREME_EMU_UNREACHABLE"]
+        assert f"ranks have met, by {how}\n" in log, f"not by {how}"
+        assert ("layers, recorded" in log and "head, recorded" in log) == (options == ["--graphs=true"]), options
+        assert "not to be recorded" not in log
+        told = [line for line in log.splitlines() if "do not use each other's memory" in line]
+        assert len(told) == (2 if how == "NCCL" else 0), told  # one a rank
+        assert all("memory cannot be opened: peer access is not supported" in line for line in told), told
+    first, *others = got.values()
+    for other in others:
+        same(other, first, f"{list(got)}")
 
 
 def best(server, prompts):
@@ -90,15 +116,16 @@ def test_norms_over_all_heads():
         with serve(1, 1, folder=folder) as s:
             whole = best(s, prompts)
         got = {}
-        for comm in "nccl", "shm":
+        for comm in "peer", "nccl", "shm":
             with serve(3, 1, comm=comm, folder=folder) as s:
                 got[comm] = best(s, prompts)
             near(got[comm], whole, f"tp 3 by {comm}")
         assert got["nccl"] == got["shm"], f"by NCCL {got['nccl']}, by shared memory {got['shm']}"
+        assert got["peer"] == got["shm"], f"by each other's memory {got['peer']}, by shared memory {got['shm']}"
 
 
 def test_four_and_eight_ranks():
-    """By NCCL and by shared memory the same values, those of the whole model; and of the same seed the same bytes, alone as in a batch."""
+    """By each other's memory, by NCCL and by shared memory the same values, those of the whole model; and of the same seed the same bytes, alone as in a batch."""
     prompts = [[(7 * k + 31 * i) % 2900 + 5 for k in range(5 + 9 * i)] for i in range(4)]
     with tempfile.TemporaryDirectory() as folder:
         put_heads(folder)
@@ -106,12 +133,14 @@ def test_four_and_eight_ranks():
             whole = best(s, prompts)
         for tp in 4, 8:
             got = {}
-            for comm in "nccl", "shm":
+            for comm in "peer", "nccl", "shm":
                 with serve(tp, 1, comm=comm, folder=folder) as s:
                     got[comm] = best(s, prompts)
-                    if comm == "nccl":
-                        assert "ranks have met, by NCCL" in s.log(), f"tp {tp}: not by NCCL"
+                    how = {"peer": "each other's memory", "nccl": "NCCL", "shm": "shared memory"}[comm]
+                    assert f"ranks have met, by {how}\n" in s.log(), f"tp {tp}: not by {how}"
+                    if comm == "peer":
                         wanted = keys(run_many(s.port, bodies(), timeout=200)[0])
                         same(keys(run_many(s.port, [bodies()[2]], timeout=200)[0]), wanted[2:3], f"tp {tp}: alone")
                 near(got[comm], whole, f"tp {tp} by {comm}")
             assert got["nccl"] == got["shm"], f"tp {tp}: by NCCL {got['nccl']}, by shared memory {got['shm']}"
+            assert got["peer"] == got["shm"], f"tp {tp}: by each other's memory {got['peer']}, by shared memory {got['shm']}"

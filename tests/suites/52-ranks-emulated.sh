@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# timeout: 1200
-# seconds: 300
+# timeout: 1800
+# seconds: 400
 # long: yes
 # Ranks on the emulated CUDA device, and pipelines that mix it with the CPU.
 . "$(dirname "$0")/../lib.sh"
