@@ -129,7 +129,6 @@ bool admission_is_crowded(const struct request *request) {
 /* Of those in slots, how much of which prompts goes before a newcomer. */
 struct ahead {
     double tokens;
-    double waited_ms; /* longest delay until now of its tenant's */
     uint32_t rows;    /* that have a token in each step */
     uint32_t prompts; /* that will, by then */
 };
@@ -154,16 +153,14 @@ static struct ahead count_rows(const struct replica *r) {
     return ahead;
 }
 
-/* How much longer it has waited in its slot for its first token than what is computed of it takes. */
-static double delay_until_now(const struct sched *s, const struct sequence *q) {
-    if (q->request->resumed || seq_output_count(q))
-        return 0;
-    double computed = (double)q->computed_hi - MIN(q->cached_count, q->computed_hi);
-    return (double)(s->now - q->placed_at) - prompt_ms(s, q->replica, computed, 0);
+bool admission_is_overdue(const struct sched *s, const struct sequence *q) {
+    const struct request *request = q->request;
+    return s->config.wait_max_ms && !request->fresh && !seq_output_count(q) &&
+           s->now - request->submitted_at >= s->config.wait_max_ms / 2;
 }
 
-/* Of its own tenant all that is no less important, but for the longest: that one goes last, be it the
- * newcomer or not. Of the others as much, by their weights, as the tenant has then. */
+/* Of its own tenant all that is no less important, but for the longest that may be overtaken: that one
+ * goes last, be it the newcomer or not. Of the others as much, by their weights, as the tenant has then. */
 static struct ahead count_ahead(const struct sched *s, const struct sequence *newcomer,
                                 const struct replica *r, uint32_t left) {
     const struct request *request = newcomer->request;
@@ -175,9 +172,8 @@ static struct ahead count_ahead(const struct sched *s, const struct sequence *ne
         if (q->request->tenant != request->tenant || q->request->priority > request->priority)
             continue;
         own += prompt_left(q);
-        longest = MAX(longest, prompt_left(q));
-        if (prompt_left(q))
-            ahead.waited_ms = MAX(ahead.waited_ms, delay_until_now(s, q));
+        if (!admission_is_overdue(s, q))
+            longest = MAX(longest, prompt_left(q));
     }
     request->tenant->prompt_left = 0;
     ahead.tokens = own - longest;
@@ -202,7 +198,7 @@ double admission_delay_ms(const struct sched *s, const struct sequence *q,
     }
     double all =
         prompt_ms(s, r, first, 0) + prompt_ms(s, r, tokens, ahead.rows + ahead.prompts / 2);
-    return MAX(all - alone, ahead.waited_ms);
+    return all - alone;
 }
 
 double admission_queue_ms(const struct sched *s, const struct model *model) {

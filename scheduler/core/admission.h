@@ -15,9 +15,10 @@
  * piece at a time beside those that have a token in every step (plan.c). What it costs is known of
  * the last steps (step_cost.h). Its delay is how much later its first token comes than if it were
  * alone, so no prompt is too long for an idle server. The shortest prompt goes first, so a newcomer
- * costs those time that are longer: what counts is the delay of the tenant's longest, and what the
- * longer ones have been delayed already. Else short ones that keep coming would hold up for ever
- * those that were taken. Prompts of other tenants count as far as they take turns with this tenant's.
+ * costs those time that are longer: what counts is the delay of the tenant's longest. That shorter ones
+ * keep coming does not hold it up for ever: once it has waited for half of the bound, nothing newer of
+ * its tenant goes before it (plan.c). So its first token comes within twice the bound, be it overtaken
+ * until then. Prompts of other tenants count as far as they take turns with this tenant's.
  *
  * A handful is no crowd: while no more than four wait or have slots, the newcomer among them, the server's
  * bound refuses nobody: a person with a few long prompts, or with one slot, rather waits.
@@ -59,6 +60,9 @@ bool admission_is_crowded(const struct request *request);
 /* After prefix_find on r, where q may be placed: how many ms later than alone its first token comes
  * there, or that of a longer prompt of its tenant which it goes before; 0: not known. O(running). */
 double admission_delay_ms(const struct sched *s, const struct sequence *q, const struct replica *r);
+/* Has it waited for its first token for so long that no shorter prompt of its tenant overtakes it any
+ * more? Never, where the wait has no bound. O(1). */
+bool admission_is_overdue(const struct sched *s, const struct sequence *q);
 /* Until all that waits now for this model has begun, in slots or for one, in ms; 0: not known. */
 double admission_queue_ms(const struct sched *s, const struct model *model);
 

@@ -1,3 +1,4 @@
+#include "scheduler/core/admission.h"
 #include "scheduler/core/core.h"
 #include "scheduler/core/models.h"
 #include "scheduler/core/sequence_blocks.h"
@@ -149,6 +150,7 @@ static void add_decodes(struct sched *s, struct step *step) {
         if (q->replica != r || !step_may_run(r, q))
             continue;
         if (q->tokens_hi - q->computed_hi > 1) {
+            q->overdue = admission_is_overdue(s, q);
             vec_push(&s->plan_build.prefills, q);
             continue;
         }
@@ -164,8 +166,8 @@ static void add_decodes(struct sched *s, struct step *step) {
     }
 }
 
-/* The tenant that has got least, its priorities, then the least left to compute: a short prompt does
- * not wait behind a long one. */
+/* The tenant that has got least, its priorities, then what is overdue by arrival, then the least left to
+ * compute: a short prompt does not wait behind a long one, but for one that has waited long. */
 static bool chunk_before(const struct sequence *a, const struct sequence *b) {
     const struct request *x = a->request, *y = b->request;
     if (request_is_probe(x) != request_is_probe(y))
@@ -176,8 +178,10 @@ static bool chunk_before(const struct sequence *a, const struct sequence *b) {
         return x->tenant->idx < y->tenant->idx;
     if (x->priority != y->priority)
         return x->priority < y->priority;
+    if (a->overdue != b->overdue)
+        return a->overdue;
     uint32_t left_a = a->tokens_hi - a->computed_hi, left_b = b->tokens_hi - b->computed_hi;
-    if (left_a != left_b)
+    if (!a->overdue && left_a != left_b)
         return left_a < left_b;
     if (x->arrival != y->arrival)
         return x->arrival < y->arrival;
@@ -251,7 +255,7 @@ static size_t drop_preempted(const struct replica *r, struct sequence **items, s
 }
 
 /* The oldest is sure of a quarter (where prompts are not cut: of its all), so that short ones cannot
- * hold it up for ever; then the shortest first. */
+ * hold it up for ever; then in order. */
 static void add_chunks(struct sched *s, struct step *step) {
     struct sequence **items = s->plan_build.prefills.items;
     size_t count = drop_preempted(step->replica, items, s->plan_build.prefills.count);

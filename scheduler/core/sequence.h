@@ -60,6 +60,7 @@ struct sequence {
     int64_t placed_at; /* in its slot */
     bool started;      /* was in a slot before, or had ended and goes on: no new work */
     bool recomputing;  /* holds one of its replica's resume credits */
+    bool overdue;      /* with its replica's last plan, see admission.h; of prompts alone */
     bool gave_way;     /* to a probe; that is asked of it once */
 
     /* Tokens: prompt, then output. words is empty before the first admission when nothing was

@@ -201,43 +201,68 @@ static void slow_warm_up(struct crowd *crowd) {
     }
 }
 
-/* Slots for all, and four and twelve times what it can compute: who is taken has a first token in
- * twice the bound, most of what can be answered is, and the others hear at once when to come again. */
-TEST(admission_counts_prompts_that_wait_in_slots) {
-    static const int TIMES[] = {4, 12};
-    const double capacity = 1000.0 / (TOKEN_MS * (PROMPT + ANSWER)); /* a second */
-    for (size_t t = 0; t < ARRAY_LEN(TIMES); t++) {
-        struct crowd *crowd = slow_crowd_new(BOUND_MS);
-        struct stage *stage = crowd->stage;
-        slow_warm_up(crowd);
-        uint32_t first = crowd->count;
-        int64_t begin = stage->now, end = begin + 60000;
-        for (uint32_t asked = 0; stage->now < end;) {
-            for (; asked < (double)(stage->now - begin) / 1000 * capacity * TIMES[t]; asked++)
-                slow_ask(crowd, 1 + asked % 3, PROMPT, ANSWER);
-            slow_step(crowd);
+/* What becomes of a minute of prompts of `least` to `most` tokens, from three tenants, at so many times
+ * what can be computed. */
+struct outcome {
+    int64_t p50, p99;  /* until the first token of those taken */
+    uint64_t finished; /* within the minute */
+    double possible;
+};
+
+static void slow_minute(int times, uint32_t least, uint32_t most, struct outcome *outcome) {
+    const double possible = 1000.0 / (TOKEN_MS * ((least + most) / 2.0 + ANSWER)); /* a second */
+    struct crowd *crowd = slow_crowd_new(BOUND_MS);
+    struct stage *stage = crowd->stage;
+    slow_warm_up(crowd);
+    uint32_t first = crowd->count;
+    int64_t begin = stage->now, end = begin + 60000;
+    uint64_t random = 1;
+    for (uint32_t asked = 0; stage->now < end;) {
+        for (; asked < (double)(stage->now - begin) / 1000 * possible * times; asked++) {
+            random = random * 6364136223846793005u + 1442695040888963407u;
+            slow_ask(crowd, 1 + asked % 3, least + (uint32_t)((random >> 33) % (most - least + 1)),
+                     ANSWER);
         }
-        uint64_t finished = sched_counts(stage->s).finished[WIRE_FINISH_LENGTH];
-        slow_finish(crowd);
-        int64_t waits[STAGE_REQUESTS];
-        size_t taken = 0;
-        for (uint32_t i = first; i < crowd->count; i++) {
-            const struct stage_request *request = &stage->requests[i];
-            if (!request->reject) {
-                waits[taken++] = crowd->first_at[i] - crowd->asked_at[i];
-                continue;
-            }
-            EXPECT_EQ(request->reject, WIRE_REJECT_OVERLOADED);
-            EXPECT(request->retry_after_ms >= 1000 && request->retry_after_ms <= 2 * BOUND_MS);
-        }
-        qsort(waits, taken, sizeof *waits, compare_times);
-        int64_t p99 = waits[taken * 99 / 100], p50 = waits[taken / 2];
-        if (p99 > 2 * BOUND_MS || p50 < BOUND_MS / 4 || finished < capacity * 60 * 0.8)
-            check_fail(__FILE__, __LINE__,
-                       "%d times: p50 %lld ms, p99 %lld ms, %llu of %.0f answered", TIMES[t],
-                       (long long)p50, (long long)p99, (unsigned long long)finished, capacity * 60);
-        crowd_free(&crowd);
+        slow_step(crowd);
     }
+    outcome->finished = sched_counts(stage->s).finished[WIRE_FINISH_LENGTH];
+    outcome->possible = possible * 60;
+    slow_finish(crowd);
+    int64_t waits[STAGE_REQUESTS];
+    size_t taken = 0;
+    for (uint32_t i = first; i < crowd->count; i++) {
+        const struct stage_request *request = &stage->requests[i];
+        if (!request->reject) {
+            waits[taken++] = crowd->first_at[i] - crowd->asked_at[i];
+            continue;
+        }
+        EXPECT_EQ(request->reject, WIRE_REJECT_OVERLOADED);
+        EXPECT(request->retry_after_ms >= 1000 && request->retry_after_ms <= 2 * BOUND_MS);
+    }
+    qsort(waits, taken, sizeof *waits, compare_times);
+    outcome->p99 = waits[taken * 99 / 100];
+    outcome->p50 = waits[taken / 2];
+    crowd_free(&crowd);
+}
+
+/* Slots for all, and more than it can compute, prompts alike or of very different lengths: who is taken
+ * has a first token in twice the bound, most of what can be answered is, and the others hear at once
+ * when to come again. */
+TEST(admission_counts_prompts_that_wait_in_slots) {
+    static const int TIMES[] = {2, 4, 12};
+    static const uint32_t LENGTHS[][2] = {{PROMPT, PROMPT}, {20, 700}};
+    for (size_t l = 0; l < ARRAY_LEN(LENGTHS); l++)
+        for (size_t t = 0; t < ARRAY_LEN(TIMES); t++) {
+            struct outcome o = {0};
+            slow_minute(TIMES[t], LENGTHS[l][0], LENGTHS[l][1], &o);
+            if (o.p99 > 2 * BOUND_MS || o.p50 < BOUND_MS / 4 ||
+                (double)o.finished < o.possible * 0.8)
+                check_fail(__FILE__, __LINE__,
+                           "%u to %u tokens, %d times: p50 %lld ms, p99 %lld ms, %llu of %.0f "
+                           "answered",
+                           LENGTHS[l][0], LENGTHS[l][1], TIMES[t], (long long)o.p50,
+                           (long long)o.p99, (unsigned long long)o.finished, o.possible);
+        }
 }
 
 /* A long prompt takes longer than the bound. In a crowd of answers it is taken, and so are short ones,
