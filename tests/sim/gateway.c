@@ -76,7 +76,7 @@ static uint32_t new_truth(struct world *w) {
     follow_up(w, &t);
     t.max_tokens = 1 + below(w, chance(w, 3) ? 60 : 20);
     t.stop_token = below(w, VOCABULARY);
-    t.choice_count = chance(w, 4) ? 1 + below(w, CHOICES) : 1;
+    t.choice_count = chance(w, 4) && !w->calm ? 1 + below(w, CHOICES) : 1;
     if (w->killer_count < w->killer_goal && w->truths.count > 5 && chance(w, 3)) {
         w->killer_count++;
         t.killer = true;
@@ -152,6 +152,8 @@ static struct gateway_request *free_request(struct fake_gateway *g) {
     return NULL;
 }
 
+enum { CALM_AFTER = 20 }; /* ended requests: by then the scheduler has seen how long they take */
+
 void gateway_arrival(struct world *w) {
     if (w->quiet)
         return;
@@ -166,6 +168,7 @@ void gateway_arrival(struct world *w) {
     r->priority = (int32_t)below(w, w->priority_levels);
     if (chance(w, 8))
         r->deadline_at = w->now + 5 + below(w, 4000);
+    r->in_time = w->calm && w->finished >= CALM_AFTER;
     submit(w, idx, r);
 }
 
@@ -292,6 +295,16 @@ static void ask_again(struct world *w, uint32_t idx, const struct gateway_reques
     send_up(w, idx, m);
 }
 
+/* What its own prompt takes alone is not a wait. */
+static void count_begin(struct world *w, const struct gateway_request *r) {
+    const struct truth *t = &w->truths.items[r->truth];
+    int64_t alone = calm_step_ms(0) + (int64_t)t->prompt_count * calm_step_ms(1);
+    if (!r->in_time)
+        return;
+    w->begun++;
+    w->begun_late += w->now - r->submitted_at > 2 * w->config.wait_max_ms + alone;
+}
+
 static void take_item(struct world *w, uint32_t idx, const struct wire_deltas *d, size_t i,
                       const uint32_t *tokens) {
     struct fake_gateway *g = &w->gateways[idx];
@@ -320,6 +333,8 @@ static void take_item(struct world *w, uint32_t idx, const struct wire_deltas *d
             ask_again(w, idx, r, c);
         return;
     }
+    if (c == 0 && count && !r->received[0])
+        count_begin(w, r);
     for (uint32_t k = 0; k < count; k++) {
         uint32_t position = index + k;
         MUST(w, position < t->token_count[c] && tokens[k] == t->tokens[c][position],
@@ -449,7 +464,7 @@ static void client_moods(struct world *w, uint32_t idx, struct gateway_request *
     } else if (r->accepted && chance(w, 8)) {
         send_pause(w, idx, r); /* again: the last one may be lost */
     }
-    if (w->quiet || !r->accepted)
+    if (w->quiet || w->calm || !r->accepted)
         return;
     if (chance(w, 60)) { /* the client went away */
         trace(w, "cancel", idx, t->id.lo, r->attempt, 0);

@@ -16,6 +16,8 @@
  *               tenant that has several
  *   starvation  resumed ones go before new ones while there are credits; while a step has room,
  *               nothing that can run is left out of it; the oldest prompt has its quarter of a step
+ *   overtaking  a prompt that has waited for half of the bound is overtaken by no newer one of its
+ *               tenant and importance
  *   parts       where tenants share a step each has a row in it, and a tenant's rows take turns
  *   preemption  paused ones first; then a sequence of the tenant whose latest came last, and of
  *               that tenant's the least important, then the latest
@@ -475,6 +477,35 @@ static void check_quarter(struct world *w, const struct sched *s, const struct r
     MUST(w, got >= sure, "the oldest prompt gets %u of %u tokens for prompts", got, for_prompts);
 }
 
+static bool waits_since_half(const struct sched *s, const struct sequence *q) {
+    const struct request *request = q->request;
+    return s->config.wait_max_ms && !request->fresh && q->token_count == q->prompt_count &&
+           s->now - request->submitted_at >= s->config.wait_max_ms / 2;
+}
+
+/* It has no row of this step, and could have one. */
+static bool waits_for_a_row(const struct replica *r, const struct sequence *q) {
+    return !has_row(r, q) && can_run(q) && q->tokens_hi - q->computed_hi > 1;
+}
+
+static void check_overtaking(struct process *process, const struct replica *r,
+                             const struct flight *flight) {
+    for (uint32_t i = 0; i < r->running_count; i++) {
+        const struct sequence *q = r->running[i];
+        if (!waits_for_a_row(r, q) || !waits_since_half(process->core, q))
+            continue;
+        for (uint32_t k = 0; k < flight->row_count; k++) {
+            const struct sequence *other = flight->rows[k].sequence;
+            MUST(process->world,
+                 other->request->tenant != q->request->tenant ||
+                     other->request->priority != q->request->priority ||
+                     left_before(&flight->rows[k]) < 2 || !came_later(other, q),
+                 "request %llu has waited for half of the bound, and %llu goes before it",
+                 (unsigned long long)q->request->id.lo, (unsigned long long)other->request->id.lo);
+        }
+    }
+}
+
 /* Several tenants are there, or were a moment ago: each has its part of the step, and no more. */
 static bool is_shared(const struct sched *s, const struct replica *r) {
     if (s->now < r->share_until)
@@ -525,6 +556,7 @@ static void check_rows(struct process *process, const struct replica *r) {
     if (r->stage_count > 1 || r->testing || r->leaving_count ||
         s->counts.preemptions != process->policy.plan.preemptions)
         return;
+    check_overtaking(process, r, flight);
     if (is_shared(s, r)) {
         check_parts(process, r, flight, budget);
         return;

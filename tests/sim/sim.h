@@ -87,6 +87,7 @@ struct gateway_request {
     uint8_t state;
     uint32_t truth, attempt, received[CHOICES], finish[CHOICES], acked[CHOICES];
     bool choice_done[CHOICES], accepted, ever_accepted, resumed, paused, resumable, dirty, attached;
+    bool in_time; /* a calm day's, and its scheduler knows its speed: it should not begin late */
     int64_t submitted_at, pause_until, deadline_at;
     int32_t priority;
 };
@@ -296,11 +297,13 @@ struct world {
     /* of the day */
     uint32_t worker_count, target_events, request_goal, arrival_ms, priority_levels, tenants;
     bool keyless; /* no tenants: addresses share */
+    bool calm;    /* nothing fails, and the one worker is always as fast */
     bool class_sensitive;
     uint32_t killer_goal, killer_count; /* requests that abort their worker */
     struct sched_config config;
     uint64_t finished, rejected, poisoned, resubmitted, attached, steps, hits, snapshots, restores,
         preemptions, evictions, retransmits, wasted, fences, faults;
+    uint64_t begun, begun_late; /* on calm days; those later than twice the bound on the wait */
     unsigned moves_seen[SEQUENCE_STATES]; /* from a state, a bit for each to */
     struct trace_line trace[TRACE_LINES];
     uint64_t trace_count;
@@ -368,6 +371,8 @@ void gateway_arrival(struct world *w);
 void gateway_kill(struct world *w, uint32_t idx);
 /* A client of a dead gateway comes to another: number `left` of what was left. */
 void gateway_attach(struct world *w, uint32_t idx, uint32_t left);
+/* What a step of so many tokens takes on a calm day, in ms. */
+int64_t calm_step_ms(uint32_t tokens);
 void gateway_flush(struct world *w, uint32_t idx);
 uint32_t gateways_open(const struct world *w);
 

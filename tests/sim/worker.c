@@ -268,10 +268,23 @@ static void admit_one(struct world *w, struct fake_worker *worker, const struct 
 
 /* ---- Steps ---- */
 
+static uint32_t plan_tokens(const struct wire_plan *plan) {
+    uint32_t tokens = 0;
+    for (size_t i = 0; i < plan->row_token_counts.count; i++)
+        tokens += plan->row_token_counts.items[i];
+    return tokens;
+}
+
+int64_t calm_step_ms(uint32_t tokens) {
+    return 4 + tokens;
+}
+
 static void start_step(struct world *w, uint32_t idx) {
     struct fake_worker *worker = worker_of(w, idx);
     worker->step_since = w->now;
     int64_t takes = 1 + below(w, 6);
+    if (w->calm)
+        takes = calm_step_ms(plan_tokens(&worker->plans->u.plan));
     if (worker->slow_until > w->now)
         takes = takes * 40 + 50;
     at(w, w->now + takes, EVENT_STEP, idx, worker->run_generation, NULL);
