@@ -293,7 +293,8 @@ static void init_answer(struct generation *gen, int64_t created_s) {
     a->writer.include_usage = g->include_usage;
     a->writer.continuous_usage = g->continuous_usage;
     if (g->dialect == GENREQ_RESPONSES)
-        responses_state_open(a, g, gen->thread->gw->responses, gen->number, gen->terms.tenant);
+        responses_state_open(a, g, gen->thread->gw->responses, gen->number, gen->terms.tenant,
+                             gen->terms.holder);
     a->stream = g->stream;
     a->logprobs = g->logprobs;
     a->token_ids = g->return_token_ids;

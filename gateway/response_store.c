@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include "base/hash.h"
 #include "base/vec.h"
 
 enum { BUCKET_COUNT = 1024 };
@@ -13,15 +14,15 @@ struct kept_response {
     bool listed, running, cancelled;
     bool background, streams; /* as it began */
     struct u128 number, tenant;
+    struct u128 holder; /* the tenant, or the account of an address */
     struct buf object, items, turns, events;
     VEC(size_t) ends; /* of each event */
     uint32_t turn_count;
     uint64_t bytes; /* as the store counts it */
 };
 
-/* What a key holds. */
 struct holder {
-    struct u128 tenant;
+    struct u128 id;
     uint64_t bytes;
 };
 
@@ -32,11 +33,15 @@ struct response_store {
     struct kept_response *oldest, *newest;
     struct kept_response *buckets[BUCKET_COUNT];
     VEC(struct holder) holders;
+    struct hash_key key; /* of the accounts of addresses */
 };
 
 struct response_store *response_store_new(uint64_t bytes_max) {
     struct response_store *s = mem_alloc(sizeof *s);
     *s = (struct response_store){.bytes_max = bytes_max};
+    uint64_t secret[2];
+    random_bytes(secret, sizeof secret);
+    hash_key_init(&s->key, secret, sizeof secret);
     pthread_mutex_init(&s->mutex, NULL);
     return s;
 }
@@ -62,11 +67,20 @@ static struct kept_response **bucket_of(struct response_store *s, struct u128 nu
 
 /* ---- what is held ---- */
 
-static struct holder *holder_of(struct response_store *s, struct u128 tenant) {
+/* Tenants are digests of keys: none of them is like an account's. */
+static struct u128 holder_id(const struct response_store *s, struct u128 tenant,
+                             struct u128 address) {
+    if (!u128_is_zero(tenant))
+        return tenant;
+    uint64_t account = hash128_keyed(&s->key, &address, sizeof address).lo % RESPONSE_ADDRESSES;
+    return (struct u128){.lo = account, .hi = UINT64_MAX};
+}
+
+static struct holder *holder_of(struct response_store *s, struct u128 id) {
     for (size_t i = 0; i < s->holders.count; i++)
-        if (u128_equal(s->holders.items[i].tenant, tenant))
+        if (u128_equal(s->holders.items[i].id, id))
             return &s->holders.items[i];
-    const struct holder fresh = {tenant, 0};
+    const struct holder fresh = {id, 0};
     vec_push(&s->holders, fresh);
     return &s->holders.items[s->holders.count - 1];
 }
@@ -79,7 +93,7 @@ static uint64_t size_of(const struct kept_response *k) {
 /* Its size has changed. */
 static void count_bytes(struct response_store *s, struct kept_response *k) {
     uint64_t now = k->listed ? size_of(k) : 0;
-    struct holder *h = holder_of(s, k->tenant);
+    struct holder *h = holder_of(s, k->holder);
     s->bytes = s->bytes - k->bytes + now;
     h->bytes = h->bytes - k->bytes + now;
     k->bytes = now;
@@ -107,7 +121,7 @@ static void make_room(struct response_store *s) {
         for (size_t i = 0; i < s->holders.count; i++)
             most = MAX(most, s->holders.items[i].bytes);
         struct kept_response *k = s->oldest;
-        while (holder_of(s, k->tenant)->bytes < most)
+        while (holder_of(s, k->holder)->bytes < most)
             k = k->newer;
         unlist(s, k);
     }
@@ -163,6 +177,7 @@ struct kept_response *response_store_add(struct response_store *s,
                                 .streams = contents->streams,
                                 .number = contents->number,
                                 .tenant = contents->tenant,
+                                .holder = holder_id(s, contents->tenant, contents->address),
                                 .turn_count = contents->turn_count};
     buf_add_bytes(&k->object, contents->object);
     buf_add_bytes(&k->items, contents->items);

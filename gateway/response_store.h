@@ -7,7 +7,9 @@
  *
  * Invariants:
  *   (1) The bytes of all listed answers are at most the budget. Past it answers leave, the oldest
- *       of the keys that hold most first, running ones too.
+ *       of the holders that hold most first, running ones too. A holder is a key, or where none is
+ *       asked for an address; addresses share RESPONSE_ADDRESSES accounts, drawn by a secret hash, so
+ *       that nobody's many addresses make the search for the largest long.
  *   (2) A number is found under the tenant that it was added with, and under no other.
  *   (3) An answer that has left stays readable for those who hold a reference, and takes no more.
  *
@@ -17,6 +19,8 @@
 #define GATEWAY_RESPONSE_STORE_H
 
 #include "base/buf.h"
+
+enum { RESPONSE_ADDRESSES = 256 };
 
 struct response_store;
 struct kept_response;
@@ -33,6 +37,7 @@ size_t response_store_count(struct response_store *store);
 /* What an answer begins with; texts are copied. */
 struct kept_contents {
     struct u128 number, tenant;
+    struct u128 address; /* whose room it takes when the tenant is zero */
     struct bytes object; /* as GET answers it */
     struct bytes items;  /* its input, comma-separated objects */
     struct bytes turns;  /* messages of the conversation, comma-separated */

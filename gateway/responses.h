@@ -43,9 +43,10 @@ bool responses_id_parse(struct bytes id, struct u128 *number);
 
 /* What an answer of this dialect holds beside its writer. */
 struct responses_state;
-/* Takes from g what outlives it; store: where the answer is kept. */
+/* Takes from g what outlives it; store: where the answer is kept, for this tenant, and where that is
+ * zero in the room of this address. */
 void responses_state_open(struct answer *a, const struct genreq *g, struct response_store *store,
-                          struct u128 number, struct u128 tenant);
+                          struct u128 number, struct u128 tenant, struct u128 address);
 void responses_state_free(struct responses_state **state); /* NULL inside is fine */
 
 /* Puts an answer that is to run in the background into the store, as running. Returns a reference;

@@ -14,7 +14,7 @@
 
 struct responses_state {
     struct response_store *store; /* borrowed */
-    struct u128 number, tenant;
+    struct u128 number, tenant, address;
     bool keeps, background, summary;
     char number_text[U128_TEXT_MAX];
     struct buf echo;
@@ -32,11 +32,12 @@ struct responses_state {
 };
 
 void responses_state_open(struct answer *a, const struct genreq *g, struct response_store *store,
-                          struct u128 number, struct u128 tenant) {
+                          struct u128 number, struct u128 tenant, struct u128 address) {
     struct responses_state *s = mem_alloc(sizeof *s);
     *s = (struct responses_state){.store = store,
                                   .number = number,
                                   .tenant = tenant,
+                                  .address = address,
                                   .keeps = g->kept.store,
                                   .background = g->kept.background,
                                   .summary = g->kept.summary};
@@ -495,6 +496,7 @@ static void keep(struct answer *a, enum ending ending, const struct api_error *e
     } else {
         const struct kept_contents contents = {.number = s->number,
                                                .tenant = s->tenant,
+                                               .address = s->address,
                                                .object = buf_bytes(&object),
                                                .items = buf_bytes(&s->input_items),
                                                .turns = buf_bytes(&s->turns),
@@ -511,6 +513,7 @@ struct kept_response *responses_keep_running(struct answer *a) {
     add_object(a, RUNNING, NULL, &object);
     const struct kept_contents contents = {.number = s->number,
                                            .tenant = s->tenant,
+                                           .address = s->address,
                                            .object = buf_bytes(&object),
                                            .items = buf_bytes(&s->input_items),
                                            .running = true,

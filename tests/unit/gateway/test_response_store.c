@@ -112,6 +112,38 @@ TEST(the_oldest_of_whoever_holds_most_leave) {
     response_store_free(&store);
 }
 
+/* Where no key is asked for, all are one tenant, and each address has its room: one that keeps much
+ * pushes out its own, whatever is found by whom. */
+TEST(an_address_pushes_out_its_own) {
+    static char text[1000];
+    struct response_store *store = response_store_new(BUDGET);
+    memset(text, 'x', sizeof text);
+    struct kept_contents contents = {.object = bytes_of(text, sizeof text)};
+    int others = 0;
+    for (uint64_t address = 1; address <= 8; address++) {
+        contents.number.hi = contents.address.lo = address;
+        kept_response_put(store, response_store_add(store, &contents));
+    }
+    contents.address.lo = 9;
+    for (uint64_t n = 100; n < 200; n++) {
+        contents.number.hi = n;
+        kept_response_put(store, response_store_add(store, &contents));
+    }
+    for (uint64_t n = 1; n <= 8; n++) {
+        struct kept_response *k =
+            response_store_find(store, (struct u128){.hi = n}, (struct u128){0});
+        others += k != NULL;
+        kept_response_put(store, k);
+    }
+    EXPECT(others >= 6); /* two may have the account of the ninth */
+    for (uint64_t n = 1000; n < 4000; n++) {
+        contents.number.hi = contents.address.lo = n;
+        kept_response_put(store, response_store_add(store, &contents));
+    }
+    EXPECT(response_store_bytes(store) <= BUDGET && response_store_count(store) > 10);
+    response_store_free(&store);
+}
+
 TEST(events_are_read_whole_from_anywhere) {
     struct response_store *store = response_store_new(1 << 20);
     const struct kept_contents contents = {.number = {1, 2}, .running = true, .streams = true};
