@@ -142,26 +142,6 @@ static __device__ __forceinline__ void bring_normed(const struct product &p, uin
         }
 }
 
-/* The block's place, read anew: it need not be kept through a loop. */
-static __device__ __forceinline__ uint32_t block_x_again() {
-#ifdef TRIREME_EMULATED
-    return blockIdx.x;
-#else
-    uint32_t x;
-    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(x));
-    return x;
-#endif
-}
-static __device__ __forceinline__ uint32_t block_y_again() {
-#ifdef TRIREME_EMULATED
-    return blockIdx.y;
-#else
-    uint32_t y;
-    asm volatile("mov.u32 %0, %%ctaid.y;" : "=r"(y));
-    return y;
-#endif
-}
-
 /* The same of a gated product, whose thread has a gate and, 8 rows below, what it gates. */
 template <int A, int TOKENS>
 static __device__ __forceinline__ void put_gated(const struct product &p, const float *sums,

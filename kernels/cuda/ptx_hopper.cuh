@@ -91,6 +91,26 @@ template <int count> __device__ __forceinline__ void registers_shrink() {
     HOPPER_PTX((void)0, "setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
 }
 
+/* The block's place, read anew: it need not be kept through a loop. */
+static __device__ __forceinline__ uint32_t block_x_again() {
+#ifdef TRIREME_EMULATED
+    return blockIdx.x;
+#else
+    uint32_t x;
+    asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(x));
+    return x;
+#endif
+}
+static __device__ __forceinline__ uint32_t block_y_again() {
+#ifdef TRIREME_EMULATED
+    return blockIdx.y;
+#else
+    uint32_t y;
+    asm volatile("mov.u32 %0, %%ctaid.y;" : "=r"(y));
+    return y;
+#endif
+}
+
 /* ---- pairs of bf16 (f16) ---- */
 
 /* Both halves of a register, rounded once to nearest even; subnormal numbers count. */
@@ -168,6 +188,20 @@ __device__ __forceinline__ uint64_t wgmma_tile(const void *tile, uint32_t k) {
     return 0;
 #endif
 }
+/* For b of by_panels: a tile [k, N] at a multiple of 1024 bytes, as panels of 64 columns that lie
+ * `bytes` (a multiple of 1024) apart, each k rows of 128 bytes in the same swizzle; 16 k on: 2048
+ * bytes past. */
+__device__ __forceinline__ uint64_t wgmma_panels(const void *tile, uint32_t bytes) {
+#if defined(TRIREME_EMULATED)
+    return emu::product_panels(tile, bytes);
+#elif defined(PTX_SM90A)
+    /* leading offset: 64 columns to the next 64; stride: 1024 bytes from 8 k to the next 8 */
+    return ((uint64_t)shared_address(tile) & 0x3ffff) >> 4 | (uint64_t)(bytes >> 4) << 16 |
+           64ull << 32 | 1ull << 62;
+#else
+    return 0;
+#endif
+}
 /* The same `bytes` (a multiple of 16) further: k of the tile, or another tile. */
 __device__ __forceinline__ uint64_t wgmma_tile_past(uint64_t tile, uint32_t bytes) {
 #ifdef TRIREME_EMULATED
@@ -201,13 +235,17 @@ template <int COUNT> __device__ __forceinline__ void wgmma_hold(float (&d)[COUNT
 }
 
 #ifdef TRIREME_EMULATED
-static inline void emu_bf16_to_f32(uint32_t pair, float out[2]) {
-    const float2 v = bf16x2_float2(pair);
-    out[0] = v.x, out[1] = v.y;
+static inline void emu_bf16_to_f32(const uint32_t *pairs, unsigned count, float *out) {
+    for (unsigned i = 0; i < count; i++) {
+        const float2 v = bf16x2_float2(pairs[i]);
+        out[2 * i] = v.x, out[2 * i + 1] = v.y;
+    }
 }
-static inline void emu_f16_to_f32(uint32_t pair, float out[2]) {
-    const float2 v = f16x2_float2(pair);
-    out[0] = v.x, out[1] = v.y;
+static inline void emu_f16_to_f32(const uint32_t *pairs, unsigned count, float *out) {
+    for (unsigned i = 0; i < count; i++) {
+        const float2 v = f16x2_float2(pairs[i]);
+        out[2 * i] = v.x, out[2 * i + 1] = v.y;
+    }
 }
 #endif
 
@@ -244,7 +282,8 @@ static inline void emu_f16_to_f32(uint32_t pair, float out[2]) {
 
 /*
  * The instruction for one width and type. COUNT = N / 2 sums a thread; numbers of the operands
- * behind them are given as text, for they depend on COUNT. fresh: d = a * b.
+ * behind them are given as text, for they depend on COUNT. fresh: d = a * b. by_panels: b lies as
+ * wgmma_panels has it.
  */
 #define WGMMA_SHAPE(TYPE, ptx_type, to_f32, N, COUNT, O0, O1, O2, O3, O4, O5)                      \
     template <> struct wgmma_shape<TYPE, N> {                                                      \
@@ -267,6 +306,15 @@ static inline void emu_f16_to_f32(uint32_t pair, float out[2]) {
                        : WGMMA_D_##COUNT                                                           \
                        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),                       \
                          "r"((uint32_t)fresh));                                                    \
+        }                                                                                          \
+        static __device__ __forceinline__ void by_panels(float (&d)[COUNT],                        \
+                                                         const uint32_t (&a)[4], uint64_t b) {     \
+            HOPPER_PTX(emu::product_ask(d, N, 0, a, b, false, to_f32),                             \
+                       "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." ptx_type "." ptx_type     \
+                       " {" WGMMA_NAMES_##COUNT "}, {" O0 ", " O1 ", " O2 ", " O3 "}, " O4         \
+                                                ", 1, 1, 1, 1;"                                    \
+                       : WGMMA_D_##COUNT                                                           \
+                       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                      \
         }                                                                                          \
     };
 #define WGMMA_SHAPES(TYPE, ptx_type, to_f32)                                                       \

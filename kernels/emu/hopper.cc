@@ -169,17 +169,41 @@ uint64_t product_tile(const void *tile, uint32_t k) {
     return at + k * 2;
 }
 
+/* Bits 48 and up: the panel's bytes in units of 1024, of which there is at least one. */
+uint64_t product_panels(const void *tile, uint32_t bytes) {
+    if (!bytes || bytes % 1024 || bytes >> 10 >= 1u << 14) fail("wgmma: panels of %u bytes", bytes);
+    return product_tile(tile, 0) | uint64_t(bytes >> 10) << 48;
+}
+
 void product_fence() { self->product_fenced = true; }
 
 namespace {
 
-/* Two neighbouring values (row, k .. k + 1) of a tile. */
-uint32_t tile_pair(uint64_t tile, unsigned row, unsigned k) {
-    uint64_t at = tile + row * 128 + k * 2;
-    at ^= (at >> 7 & 7) << 4;
-    uint32_t pair;
-    memcpy(&pair, reinterpret_cast<const void *>(at), 4);
-    return pair;
+/* The 16 values of a row of a tile, as 8 pairs. */
+void tile_row(uint64_t tile, unsigned row, uint32_t pairs[8]) {
+    for (unsigned half = 0; half < 2; half++) {
+        uint64_t at = tile + row * 128 + half * 16;
+        at ^= (at >> 7 & 7) << 4;
+        memcpy(pairs + half * 4, reinterpret_cast<const void *>(at), 16);
+    }
+}
+
+/* Where value (k, column) of panels is. */
+uint64_t panel_value(uint64_t panels, unsigned k, unsigned column) {
+    uint64_t at = (panels & ((uint64_t(1) << 48) - 1)) + column / 64 * (panels >> 48 << 10) + k * 128 + column % 64 * 2;
+    return at ^ (at >> 7 & 7) << 4;
+}
+
+/* The 16 values of a column of panels, as 8 pairs. */
+void panel_column(uint64_t panels, unsigned column, uint32_t pairs[8]) {
+    uint16_t values[16];
+    for (unsigned k = 0; k < 16; k++) memcpy(values + k, reinterpret_cast<const void *>(panel_value(panels, k, column)), 2);
+    memcpy(pairs, values, sizeof values);
+}
+
+void note_panels(uint64_t panels, unsigned columns) {
+    for (unsigned k = 0; k < 16; k++)
+        for (unsigned c = 0; c < columns; c += 8) note_async_read(reinterpret_cast<const void *>(panel_value(panels, k, c)), 16);
 }
 
 void note_tile(uint64_t tile, unsigned first, unsigned rows) {
@@ -194,24 +218,40 @@ void note_tile(uint64_t tile, unsigned first, unsigned rows) {
 void note_operands(const warpgroup_product &p) {
     if (!watched || self->lane) return;
     if (p.a) note_tile(p.a, self->warp % 4 * 16, 16);
-    note_tile(p.b, 0, p.columns);
+    if (p.b >> 48)
+        note_panels(p.b, p.columns);
+    else
+        note_tile(p.b, 0, p.columns);
 }
 
 void compute(const warpgroup_product &p, float *d) {
-    const unsigned g = self->lane / 4, t = self->lane % 4, first = self->warp % 4 * 16;
-    float a[2][16], b[2][16];
-    for (unsigned half = 0; half < 2; half++)
-        for (unsigned k = 0; k < 8; k++)
-            p.to_f32(p.a ? tile_pair(p.a, first + g + half * 8, 2 * k) : p.rows[half * 8 + k], a[half] + 2 * k);
-    for (unsigned j = 0; j < p.columns / 8; j++) {
-        for (unsigned c = 0; c < 2; c++)
-            for (unsigned k = 0; k < 8; k++) p.to_f32(tile_pair(p.b, j * 8 + 2 * t + c, 2 * k), b[c] + 2 * k);
-        for (unsigned i = 0; i < 4; i++) {
-            float sum = 0;
-            for (unsigned k = 0; k < 16; k++) sum += a[i >> 1][k] * b[i & 1][k];
-            d[4 * j + i] = p.fresh ? sum : d[4 * j + i] + sum;
-        }
+    enum { MINE = PRODUCT_COLUMNS_MAX / 4 }; /* columns of a thread */
+    const unsigned g = self->lane / 4, t = self->lane % 4, first = self->warp % 4 * 16, count = p.columns / 4;
+    float a[2][16], b[16][MINE], sums[2][MINE] = {}, column[16];
+    uint32_t pairs[8];
+    for (unsigned half = 0; half < 2; half++) {
+        if (p.a) tile_row(p.a, first + g + half * 8, pairs);
+        p.to_f32(p.a ? pairs : p.rows + half * 8, 8, a[half]);
     }
+    for (unsigned i = 0; i < count; i++) {
+        const unsigned n = i / 2 * 8 + 2 * t + i % 2;
+        if (p.b >> 48)
+            panel_column(p.b, n, pairs);
+        else
+            tile_row(p.b, n, pairs);
+        p.to_f32(pairs, 8, column);
+        for (unsigned k = 0; k < 16; k++) b[k][i] = column[k];
+    }
+    for (unsigned k = 0; k < 16; k++)
+        for (unsigned i = 0; i < count; i++) {
+            sums[0][i] += a[0][k] * b[k][i];
+            sums[1][i] += a[1][k] * b[k][i];
+        }
+    for (unsigned i = 0; i < count; i++)
+        for (unsigned half = 0; half < 2; half++) {
+            float *to = d + i / 2 * 4 + half * 2 + i % 2;
+            *to = p.fresh ? sums[half][i] : *to + sums[half][i];
+        }
 }
 
 /* The sums that a thread keeps at d: taken out of its registers while products are under way. */
@@ -229,7 +269,7 @@ unsigned take_sums(float *d, unsigned count) {
 
 } // namespace
 
-void product_ask(float *d, unsigned columns, uint64_t a, const uint32_t *regs, uint64_t b, bool fresh, pair_to_f32 to_f32) {
+void product_ask(float *d, unsigned columns, uint64_t a, const uint32_t *regs, uint64_t b, bool fresh, pairs_to_f32 to_f32) {
     struct {
         uint64_t a, b;
         uint32_t regs[4];
@@ -266,10 +306,22 @@ void product_wait(unsigned groups_left) {
     }
     t->products.resize(kept);
     exchange(0xffffffffu, "wgmma.wait_group", "", 1); /* of the warp as one */
-    if (kept) return; /* a later group adds to the same sums: they are nobody's yet */
-    for (product_sums &s : t->sums) memcpy(s.at, s.value.data(), s.count * sizeof *s.at);
-    t->sums.clear();
-    t->product_fenced = false;
+    /* sums that no later group adds to go back to the registers; the others are nobody's yet */
+    std::vector<product_sums> under_way;
+    std::vector<unsigned> place(t->sums.size());
+    for (unsigned i = 0; i < t->sums.size(); i++) {
+        product_sums &s = t->sums[i];
+        const bool added_to = std::any_of(t->products.begin(), t->products.end(), [i](const warpgroup_product &p) { return p.sums == i; });
+        place[i] = unsigned(under_way.size());
+        if (added_to) {
+            under_way.push_back(std::move(s));
+        } else {
+            memcpy(s.at, s.value.data(), s.count * sizeof *s.at);
+            t->product_fenced = false;
+        }
+    }
+    for (warpgroup_product &p : t->products) p.sums = place[p.sums];
+    t->sums = std::move(under_way);
 }
 
 void check_products_done() {

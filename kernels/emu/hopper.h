@@ -44,17 +44,17 @@ struct bulk_copy {
     uint64_t *barrier;
 };
 
-/* Two neighbouring values of 16 bits as floats. */
-typedef void (*pair_to_f32)(uint32_t pair, float out[2]);
+/* `count` pairs of neighbouring values of 16 bits as floats. */
+typedef void (*pairs_to_f32)(const uint32_t *pairs, unsigned count, float *out);
 
 /* d[64, n] += a[64, 16] * b[16, n] of one warp's 16 rows, as one thread sees it. */
 struct warpgroup_product {
     unsigned sums; /* index of the thread's sums */
     unsigned columns, group;
     bool fresh;        /* d = a * b */
-    uint64_t a, b;     /* shared memory (product_tile); a 0: registers */
+    uint64_t a, b;     /* shared memory (product_tile, b also product_panels); a 0: registers */
     uint32_t rows[16]; /* of a from registers: the pairs of rows g and g + 8 */
-    pair_to_f32 to_f32;
+    pairs_to_f32 to_f32;
 };
 /* The sums of a product under way: poison in the thread's registers, true here. */
 struct product_sums {
@@ -83,10 +83,13 @@ void fence_async();
 /* A tile [rows, 64 values of 16 bits] whose rows of 128 bytes lie one after the other from a
  * multiple of 1024 on, their 16-byte chunks exchanged (128-byte swizzle); from k on. */
 uint64_t product_tile(const void *tile, uint32_t k);
+/* A tile [k, columns] for b: panels of 64 columns, each [k, 64 values] as above, `bytes` (a multiple
+ * of 1024) from one to the next. */
+uint64_t product_panels(const void *tile, uint32_t bytes);
 void product_fence();
 /* a: its tile, or NULL regs. d: 4 values for each 8 columns. */
 void product_ask(float *d, unsigned columns, uint64_t a, const uint32_t *regs, uint64_t b,
-                 bool fresh, pair_to_f32 to_f32);
+                 bool fresh, pairs_to_f32 to_f32);
 void product_commit();
 void product_wait(unsigned groups_left);
 

@@ -23,6 +23,7 @@ enum {
     TILE_UNALIGNED,
     STORES_WITHOUT_FENCE,
     FROM_REGISTERS,
+    ACROSS,
     MBARRIER_UNSEEN
 };
 enum { SHARED, NO_WAIT_FOR_PEER, LEAVES_ITS_PEER, GIVES_TO_ITSELF };
@@ -81,6 +82,36 @@ template <int WHAT> static __global__ void small_product(float *out, const uint1
     const uint32_t row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4, t = threadIdx.x % 4 * 2;
     for (uint32_t i = 0; i < 4; i++)
         out[(row + i / 2 * 8) * 8 + t + i % 2] = kept[i];
+}
+
+/* A row of ones at k = row % 16 times b[16, 128], whose (k, n) is k + n, by panels of 64 columns; of the
+ * sums [64, 128] columns 0, 16, 32, ... are kept. */
+static __global__ void across(float *out) {
+    DYNAMIC_SHARED(area);
+    uint16_t *b = (uint16_t *)(area + (1024 - (uintptr_t)area % 1024) % 1024);
+    const uint32_t lane = threadIdx.x % 32, row = lane / 4;
+    for (uint32_t i = threadIdx.x; i < 16 * 128; i += 128) {
+        const uint32_t k = i / 128, n = i % 128;
+        const float v = (float)(k + n);
+        b[n / 64 * 1024 + swizzled_chunk(k, n % 64 / 8) + n % 8] =
+            (uint16_t)(float2_bf16x2(v, v) & 0xffff);
+    }
+    fence_async();
+    __syncthreads();
+    float d[64] = {};
+    uint32_t a[4]; /* rows row and row + 8 at k = 2 t, 2 t + 1, and 8 further */
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint32_t one = row + i % 2 * 8, k = lane % 4 * 2 + i / 2 * 8;
+        a[i] = one == k ? 0x3f80u : one == k + 1 ? 0x3f800000u : 0;
+    }
+    wgmma_fence();
+    wgmma_shape<STORAGE_BF16, 128>::by_panels(d, a, wgmma_panels(b, 2048));
+    wgmma_commit();
+    wgmma_wait<0>();
+    for (uint32_t j = 0; j < 16; j += 2)
+        for (uint32_t i = 0; i < 4; i += 2)
+            if (lane % 4 == 0)
+                out[(threadIdx.x / 32 * 16 + row + i / 2 * 8) * 8 + j / 2] = d[4 * j + i];
 }
 
 /* Two blocks of 32 threads give each other the half of 64 numbers that they know. out: [2, 64]. */
@@ -145,6 +176,9 @@ extern "C" void run_hopper_fault(struct stream *base, int which, float *out,
         FAULT(TILE_UNALIGNED);
         FAULT(STORES_WITHOUT_FENCE);
         FAULT(FROM_REGISTERS);
+    case ACROSS:
+        LAUNCH(across, shape, s, out);
+        break;
         FAULT(MBARRIER_UNSEEN);
     }
 }

@@ -23,6 +23,7 @@ enum fault {
     TILE_UNALIGNED,
     STORES_WITHOUT_FENCE,
     FROM_REGISTERS,
+    ACROSS,
     MBARRIER_UNSEEN,
     SHARED, /* those of clusters */
     NO_WAIT_FOR_PEER,
@@ -80,6 +81,10 @@ TEST(a_product_of_a_warpgroup_sums_what_bulk_copies_brought) {
     for (int order = 0; order < ORDERS; order++) {
         EXPECT(run(RIGHT, order, out) && all_are(out, 64));
         EXPECT(run(FROM_REGISTERS, order, out) && all_are(out, 64));
+        /* row r has k = r % 16 of b[k, n] = k + n, columns 0, 16, 32, ... */
+        EXPECT(run(ACROSS, order, out));
+        for (int i = 0; i < SUMS; i++)
+            EXPECT_EQ((int)out[i], i / 8 % 16 + i % 8 * 16);
     }
 }
 
