@@ -62,6 +62,13 @@ NORMED = 0.3e-6
 # Of them, for the rotation and cache write in QKV's product: angles and places come beside x; an exchange over shared memory with a barrier
 # of the block (0.05), stores (0.1).
 ROPED = 0.15e-6
+# Prompt attention with head size 128 (attention_prompt_hopper.cu), a block of 128 rows of a head and a tile of 128 positions:
+# instructions of a warp that multiplies, without those of a mask (230 of 883), and of one that copies; a quarter of the SM has two of
+# the former and one of the latter. A block's first tile is scored, and its last summed, with nothing beside; its queries and first
+# keys come with nothing beside, too.
+PROMPT_ROWS, PROMPT_TILE, PROMPT_MULTIPLY, PROMPT_COPY = 128, 128, 653, 257
+PROMPT_ENDS = 2.5e-6  # rows and queries (1.0), the first keys (0.5), exponentials of one tile, a product, the way out
+EXPONENTIALS = 16  # of an SM in a clock
 MERGE = 1.5e-6  # a split to scratch, a release, an atomic and the loads of the last block, each by way of L2
 # Ranks whose GPUs write to each other's memory (kernels/cuda/peers.cu).
 NVLINK = 0.8 * 450e9  # bytes a second each way of an H200's links, of 450e9 on the data sheet: stores of 16 bytes, with their headers
@@ -244,12 +251,31 @@ def floor(rows, context, kind="bf16"):
     )
 
 
-def prefill(tokens, chunk=512, kind="bf16"):
-    """Products as above, in chunks; attention by mma.sync over half of all pairs."""
+def prompt_attention(rows, context, mma=False):
+    """Seconds of attention of the last `rows` of `context` positions of one prompt, and the resource that binds."""
+    pairs = rows * (context - rows) + rows * (rows + 1) // 2
+    if mma:  # attention_prompt.cu: half of what mma.sync reaches
+        return 4 * pairs * HEADS * DIM / (MMA * 0.5) + EDGE, "mma.sync"
+    tile = {
+        "wgmma": 4 * PROMPT_ROWS * PROMPT_TILE * DIM / (WGMMA / SMS),
+        "instructions": (2 * PROMPT_MULTIPLY + PROMPT_COPY) / CLOCK,
+        "exponentials": PROMPT_ROWS * PROMPT_TILE / EXPONENTIALS / CLOCK,
+        "SM's port": PROMPT_TILE * DIM * 4 / PORT,
+    }
+    binds = max(tile, key=tile.get)
+    blocks = [math.ceil(min(context, context - rows + (i + 1) * PROMPT_ROWS) / PROMPT_TILE) for i in range(math.ceil(rows / PROMPT_ROWS))]
+    each = [count * tile[binds] + PROMPT_ENDS for count in blocks]
+    # The longest blocks begin first; as they end SMs wait for the last ones, on average half of a block.
+    return HEADS * sum(each) / SMS + sum(each) / len(each) / 2 + EDGE, binds
+
+
+def prefill(tokens, chunk=512, kind="bf16", mma=False):
+    """Products as above and attention, in chunks."""
     linear = LAYERS * sum(n * k for n, k in PRODUCTS.values())
     seconds = LAYERS * sum(product(*shape, chunk, kind, True)[0] for shape in PRODUCTS.values()) * tokens / chunk
+    seconds += LAYERS * sum(prompt_attention(chunk, at + chunk, mma)[0] for at in range(0, tokens, chunk))
     pairs = 2 * tokens * tokens * HEADS * DIM * LAYERS
-    return seconds + pairs / (MMA * 0.5), 2 * linear * tokens / 790e12 + pairs / 790e12
+    return seconds, 2 * linear * tokens / 790e12 + pairs / 790e12
 
 
 def losses(rows, context, kind):
@@ -287,10 +313,13 @@ def main():
         best = floor(rows, context, kind)
         worst = max(PRODUCTS, key=lambda n: layer[n][0] - PRODUCTS[n][0] * PRODUCTS[n][1] * weight_bytes(kind) / DRAM)
         print(f"| {rows} | {seconds * 1e3:.2f} | {best * 1e3:.2f} | {best / seconds:.2f} | {worst}: {layer[worst][1]} |")
-    seconds, best = prefill(8192, 512, kind)
-    print(f"| prefill 8192, chunks of 512 | {seconds * 1e3:.0f} | {best * 1e3:.0f} | {best / seconds:.2f} | attention by mma.sync, chunks |")
-    seconds, best = prefill(8192, 2048, kind)
-    print(f"| prefill 8192, chunks of 2048 | {seconds * 1e3:.0f} | {best * 1e3:.0f} | {best / seconds:.2f} | attention by mma.sync |")
+    for chunk, mma in ((512, False), (2048, False), (2048, True)):
+        seconds, best = prefill(8192, chunk, kind, mma)
+        layer = {name: product(*shape, chunk, kind, True) for name, shape in PRODUCTS.items()}
+        worst = max(PRODUCTS, key=lambda n: layer[n][0] - 2 * PRODUCTS[n][0] * PRODUCTS[n][1] * chunk / 790e12)
+        what = "attention: mma.sync" if mma else f"{worst}: {layer[worst][1]}"
+        name = f"prefill 8192, chunks of {chunk}" + (", TRIREME_PROMPT_ATTENTION=mma" if mma else "")
+        print(f"| {name} | {seconds * 1e3:.0f} | {best * 1e3:.0f} | {best / seconds:.2f} | {what} |")
 
 
 if __name__ == "__main__":

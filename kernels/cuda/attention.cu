@@ -168,8 +168,9 @@ void cuda_attention(struct stream *s, const struct op_attention *a) {
         return;
     const enum storage_type act = s->dev->activation_type;
     if (act == kv->type && act != STORAGE_F32 && kv->head_dim % 16 == 0 && a->soft_cap == 0 &&
-        !a->slopes)
-        attention_prompt_rows(s, call, act);
-    else
+        !a->slopes) {
+        if (!attention_prompt_hopper_rows(s, call, act))
+            attention_prompt_rows(s, call, act);
+    } else
         attention_plain_rows(s, call, kv->type);
 }

@@ -106,6 +106,9 @@ bool attention_decode_narrow_rows(struct stream *s, const struct attention_call 
                                   enum storage_type kv_type);
 void attention_prompt_rows(struct stream *s, const struct attention_call &call,
                            enum storage_type type);
+/* The same by wgmma. False: not on this GPU or not for this head size, nothing is done. */
+bool attention_prompt_hopper_rows(struct stream *s, const struct attention_call &call,
+                                  enum storage_type type);
 void attention_plain_rows(struct stream *s, const struct attention_call &call,
                           enum storage_type kv_type);
 

@@ -15,54 +15,9 @@
  * Cost: 4 * D operations for each (row, head, position); K and V once for 64 rows of a head. Shared
  * memory: (64 + 2 * tile) * (D + 8) * 2.
  */
-#include "kernels/cuda/attention.cuh"
-#include "kernels/cuda/pairs.cuh"
+#include "kernels/cuda/attention_prompt.cuh"
 
 enum { PROMPT_THREADS = 128, PROMPT_ROWS = 64 };
-
-/* Rows [first, end) of the tile are of one slot and see positions [low, high]. */
-struct segment {
-    uint32_t first, end, slot, low, high;
-};
-
-static __device__ __forceinline__ uint32_t warp_min_u32(uint32_t v) {
-    for (int by = 16; by; by >>= 1)
-        v = min(v, __shfl_xor_sync(0xffffffffu, v, by));
-    return v;
-}
-static __device__ __forceinline__ uint32_t warp_max_u32(uint32_t v) {
-    for (int by = 16; by; by >>= 1)
-        v = max(v, __shfl_xor_sync(0xffffffffu, v, by));
-    return v;
-}
-
-/* The segment that begins at or after `from` (rows of padding are passed by); first == PROMPT_ROWS:
- * none. All lanes of all warps get the same. slots, positions, lasts: [PROMPT_ROWS] of shared memory. */
-static __device__ __forceinline__ struct segment
-next_segment(const struct attention_call &call, const uint32_t *slots, const uint32_t *positions,
-             const uint32_t *lasts, uint32_t from) {
-    const uint32_t lane = threadIdx.x % 32;
-    struct segment s = {PROMPT_ROWS, PROMPT_ROWS, 0, UINT32_MAX, 0};
-    for (uint32_t r = lane; r < PROMPT_ROWS; r += 32)
-        if (r >= from && positions[r] != (uint32_t)ROW_NONE)
-            s.first = min(s.first, r);
-    s.first = warp_min_u32(s.first);
-    if (s.first == PROMPT_ROWS)
-        return s;
-    s.slot = slots[s.first];
-    for (uint32_t r = lane; r < PROMPT_ROWS; r += 32)
-        if (r > s.first && (positions[r] == (uint32_t)ROW_NONE || slots[r] != s.slot))
-            s.end = min(s.end, r);
-    s.end = warp_min_u32(s.end);
-    for (uint32_t r = lane; r < PROMPT_ROWS; r += 32)
-        if (r >= s.first && r < s.end) {
-            s.low = min(s.low, call.first_position(positions[r]));
-            s.high = max(s.high, lasts[r]);
-        }
-    s.low = warp_min_u32(s.low);
-    s.high = warp_max_u32(s.high);
-    return s;
-}
 
 /* TILE positions from `start` on, a multiple of TILE. As in attention_output.cu: where they lie
  * within one block, it is looked up once. */
@@ -102,8 +57,6 @@ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel(struct attention_
     DYNAMIC_SHARED(area);
     uint16_t *q = (uint16_t *)area, *k_tile = q + PROMPT_ROWS * STRIDE,
              *v_tile = k_tile + TILE * STRIDE;
-    uint32_t *slots = (uint32_t *)(v_tile + TILE * STRIDE), *positions = slots + PROMPT_ROWS,
-             *lasts = positions + PROMPT_ROWS;
     const struct kv_pages &kv = call.kv;
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, dim = kv.head_dim,
                    h = blockIdx.y;
@@ -112,18 +65,14 @@ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel(struct attention_
     dependents_launch();
 
     /* 1. the rows: where they are, their queries; padding is zeros */
-    for (uint32_t r = threadIdx.x; r < PROMPT_ROWS; r += PROMPT_THREADS) {
-        const bool inside = t0 + r < call.row_count;
-        slots[r] = inside ? call.slots[call.row_first + t0 + r] : 0;
-        positions[r] = inside ? call.positions[call.row_first + t0 + r] : (uint32_t)ROW_NONE;
-        lasts[r] = inside ? call.last_position(call.row_first + t0 + r) : 0;
-    }
+    const prompt_rows<PROMPT_ROWS> rows = {(uint32_t *)(v_tile + TILE * STRIDE)};
+    rows.load(call, t0);
     __syncthreads();
     raw *out = (raw *)call.out + ((size_t)(call.row_first + t0) * call.heads + h) * dim;
     const size_t out_stride = (size_t)call.heads * dim;
     for (uint32_t n = threadIdx.x; n < PROMPT_ROWS * dim; n += PROMPT_THREADS) {
         const uint32_t r = n / dim, d = n % dim;
-        const bool padding = positions[r] == (uint32_t)ROW_NONE;
+        const bool padding = rows.position(r) == (uint32_t)ROW_NONE;
         q[r * STRIDE + d] =
             padding ? 0
                     : ((const raw *)call.qkv)[(size_t)(call.row_first + t0 + r) * call.row_width() +
@@ -132,16 +81,16 @@ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel(struct attention_
             values<A>::set(out + r * out_stride + d, 0.0f);
     }
 
-    for (struct segment s = next_segment(call, slots, positions, lasts, 0); s.first < PROMPT_ROWS;
-         s = next_segment(call, slots, positions, lasts, s.end)) {
+    for (struct segment s = rows.next_segment(call, 0); s.first < PROMPT_ROWS;
+         s = rows.next_segment(call, s.end)) {
         float acc[DP / 8][4] = {}, max[2] = {MINUS_INFINITY, MINUS_INFINITY}, sum[2] = {0, 0};
         uint32_t seen_from[2], seen_to[2]; /* positions this thread's two rows see: [from, to) */
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const uint32_t r = warp * 16 + lane / 4 + half * 8;
             const bool inside = r >= s.first && r < s.end;
-            seen_to[half] = inside ? lasts[r] + 1 : 0;
-            seen_from[half] = inside ? call.first_position(positions[r]) : 0;
+            seen_to[half] = inside ? rows.last(r) + 1 : 0;
+            seen_from[half] = inside ? call.first_position(rows.position(r)) : 0;
         }
         __syncthreads(); /* the segment before is done with the tiles */
         load_positions<DP, TILE>(call, s, k_tile, s.low / TILE * TILE, g);
@@ -254,7 +203,7 @@ static void prompt_shape(struct stream *s, const struct attention_call &call) {
     LAUNCH((attention_prompt_kernel<A, DP, TILE>), shape, cuda_stream_of(s), call);
 }
 
-template <int A> static void prompt_rows(struct stream *s, const struct attention_call &call) {
+template <int A> static void prompt_of(struct stream *s, const struct attention_call &call) {
     if (call.kv.head_dim <= 64)
         prompt_shape<A, 64, 64>(s, call);
     else if (call.kv.head_dim <= 128)
@@ -266,7 +215,7 @@ template <int A> static void prompt_rows(struct stream *s, const struct attentio
 void attention_prompt_rows(struct stream *s, const struct attention_call &call,
                            enum storage_type type) {
     if (type == STORAGE_BF16)
-        prompt_rows<STORAGE_BF16>(s, call);
+        prompt_of<STORAGE_BF16>(s, call);
     else
-        prompt_rows<STORAGE_F16>(s, call);
+        prompt_of<STORAGE_F16>(s, call);
 }

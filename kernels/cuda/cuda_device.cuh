@@ -18,6 +18,7 @@ struct cuda_device {
     size_t shared_max;           /* bytes of shared memory a block may have */
     bool dependent_launch;       /* launches may be chained: the kernels know how to wait */
     bool hopper;                 /* code of sm_90a runs: linear_hopper.cu */
+    bool prompt_wgmma;           /* attention_prompt_hopper.cu; else attention_prompt.cu */
     void *pack_scratch;          /* PACK_SCRATCH_BYTES, where hopper */
     cudaError_t failure;         /* sticky */
     char failure_text[256];

@@ -411,6 +411,21 @@ static int choose_gemm(struct cuda_device *cuda, const struct device_options *op
     return rc;
 }
 
+/* Which kernel attends to the rows of prompts on a Hopper GPU: TRIREME_PROMPT_ATTENTION is wgmma (the
+ * default) or mma, that of older GPUs. dev.isa tells, because it decides bits. */
+static int choose_prompt_attention(struct cuda_device *cuda, struct error *err) {
+    const char *set = getenv("TRIREME_PROMPT_ATTENTION");
+    const size_t used = strlen(cuda->dev.isa);
+    const bool mma = set && !strcmp(set, "mma");
+    if (set && *set && !mma && strcmp(set, "wgmma"))
+        return error_set(err, ERR_INVALID, "TRIREME_PROMPT_ATTENTION is '%s'; known are wgmma, mma",
+                         set);
+    cuda->prompt_wgmma = cuda->hopper && !mma;
+    if (cuda->hopper && mma)
+        snprintf(cuda->dev.isa + used, sizeof cuda->dev.isa - used, "/mma");
+    return 0;
+}
+
 static __global__ void probe_kernel() {
     dependency_wait();
 }
@@ -495,6 +510,8 @@ static int cuda_device_open(const struct device_options *options, struct device 
     rc = use_kernels(cuda, err);
     if (!rc)
         rc = choose_gemm(cuda, options, err);
+    if (!rc)
+        rc = choose_prompt_attention(cuda, err);
     if (rc)
         cuda_close(&cuda->dev);
     else

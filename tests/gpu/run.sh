@@ -163,10 +163,11 @@ model_cublaslt() { # the same with prompt rows multiplied by the library
     case $(bin/bench_gpu probe 2>&1) in *cuBLASLt*) echo "no cuBLASLt on this machine"; return 77 ;; esac
     model "$@"
 }
+model_mma() { TRIREME_PROMPT_ATTENTION=mma model "$@"; } # the same with prompts that attend as on older GPUs
 served() { bin/bench_gpu weights "$1" "$weights/$1" && TRIREME_BIN=$HERE/bin/trireme with_python bench/gpu/served.py "$1" "$weights/$1" "$device"; }
 peer() { with_python bench/gpu/peer_torch.py "$1" "$device"; }
 
-export -f kernel_test with_python end_to_end sanitizer model model_cublaslt served peer
+export -f kernel_test with_python end_to_end sanitizer model model_cublaslt model_mma served peer
 export HERE emulated python work weights device
 
 # --- right: without this, no figure means anything ---
@@ -185,6 +186,7 @@ else
     step bench.llama-3.1-8b.prefill.cublaslt 40 100 model_cublaslt llama-3.1-8b prefill
     step bench.kernels 30 90 bin/bench_gpu kernels
     step served.llama-3.1-8b 40 120 served llama-3.1-8b
+    step bench.mma.prefill 40 100 model_mma llama-3.1-8b prefill
 fi
 # --- safe, and beside peers ---
 if [ $emulated = 0 ]; then

@@ -65,6 +65,11 @@ for file in attention_decode=8 attention_decode_narrow=6; do
     wrong=$(python3 tests/machine_code_attention.py "$CUOBJDUMP" "$object" "${file#*=}" 2>&1 | tr '\n' ';')
     if [ -z "$wrong" ]; then ok "nvcc.machine_code_${file%=*}"; else not_ok "nvcc.machine_code_${file%=*}" "$wrong"; fi
 done
+# The same of prompt attention.
+if [ -f "$work/attention_prompt_hopper.sm_90a.o" ] && [ -n "${CUOBJDUMP:-}" ]; then
+    wrong=$(python3 tests/machine_code_prompt.py "$CUOBJDUMP" "$work/attention_prompt_hopper.sm_90a.o" 2>&1 | tr '\n' ';')
+    if [ -z "$wrong" ]; then ok nvcc.machine_code_prompt; else not_ok nvcc.machine_code_prompt "$wrong"; fi
+fi
 if [ "${REGISTERS:-0}" = 1 ]; then
     {
         printf '# Registers and spills of the CUDA kernels\n\nAs ptxas reports them (%s); written by tests/suites/85-nvcc-long.sh.\n\n' \

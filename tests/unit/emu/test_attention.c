@@ -297,6 +297,43 @@ TEST(decoded_rows_equal_their_definition_on_old_and_new_architectures) {
     emu_set_device(90, 90);
 }
 
+/* Prompt rows by attention_prompt_hopper.cu: each head size and type, windows and chunks that leave tiles
+ * out at the beginning, sinks, later positions; a page is less than a tile, and more. */
+static const struct shape PROMPTS[] = {
+    {STORAGE_BF16, STORAGE_BF16, 2, 1, 128, 16, 0, 24, false, false, 0, 1},
+    {STORAGE_F16, STORAGE_F16, 1, 1, 128, 256, 40, 2, false, false, 0, 0},
+    {STORAGE_BF16, STORAGE_BF16, 2, 2, 64, 32, 0, 12, true, false, 130, 0},
+    {STORAGE_BF16, STORAGE_BF16, 1, 1, 128, 128, 90, 4, false, false, 0, 9},
+    {STORAGE_BF16, STORAGE_BF16, 1, 1, 256, 16, 70, 24, false, false, 0, 0},
+    {STORAGE_F16, STORAGE_F16, 1, 1, 256, 64, 0, 8, false, false, 0, 8},
+};
+
+TEST(prompt_rows_equal_their_definition_in_tiles_of_each_head_size) {
+    const struct drawn shapes = drawn_of(3);
+    for (size_t i = 0; i < ARRAY_LEN(PROMPTS); i++) {
+        if (!is_drawn(shapes, i))
+            continue;
+        check_shape(&PROMPTS[i], i % 2 ? 290 : 129);
+        if (is_long())
+            check_shape(&PROMPTS[i], i % 2 ? 40 : 400);
+    }
+}
+
+/* The kernel of older GPUs, which a switch asks for, too. */
+TEST(prompt_rows_equal_their_definition_without_wgmma) {
+    const struct drawn shapes = drawn_of(2);
+    struct device_options options = {.kind = "cuda", .activation = STORAGE_BF16};
+    struct device *dev = NULL;
+    struct error err;
+    setenv("TRIREME_PROMPT_ATTENTION", "wgmma_", 1);
+    EXPECT(device_open(&options, &dev, &err) && strstr(err.text, "known are wgmma, mma"));
+    setenv("TRIREME_PROMPT_ATTENTION", "mma", 1);
+    for (size_t i = 0; i < ARRAY_LEN(PROMPTS); i++)
+        if (is_drawn(shapes, i / 4) && (is_long() || i % 4 == 0))
+            check_shape(&PROMPTS[i], 100);
+    unsetenv("TRIREME_PROMPT_ATTENTION");
+}
+
 /* Rotates and writes `rows` rows of random values, of which nothing is read. */
 static void write_rows(struct scene *s, const uint32_t *slots, const uint32_t *positions,
                        uint32_t rows) {
