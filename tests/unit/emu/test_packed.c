@@ -208,13 +208,16 @@ static void check_shape(const struct shape *s) {
     struct weights w = make_weights(s->form, s->features, s->cols);
     float *x = small_values((size_t)s->rows * s->cols), *bias = random_values(s->features),
           *first = NULL;
+    const struct drawn orders = drawn_of(ORDERS);
     for (int order = 0; order < ORDERS; order++) {
+        if (!is_drawn(orders, (size_t)order))
+            continue;
         emu_set_order(order, 5);
         float *got = run(s, &w, x, bias);
-        if (order && !same_bits(got, first, (size_t)s->rows * s->features))
+        if (first && !same_bits(got, first, (size_t)s->rows * s->features))
             check_fail(__FILE__, __LINE__, "%s, %u rows: bits depend on the order of threads",
                        s->form->name, s->rows);
-        if (order)
+        if (first)
             free(got);
         else
             first = got;
@@ -246,9 +249,10 @@ TEST(products_of_weights_in_units_equal_the_definition) {
                           cols[] = {128, 448, 640, 1152}, large[] = {256, 512, 768, 1280};
     if (!has_units())
         SKIP("gpu", "it is no Hopper");
+    const struct drawn forms = drawn_of(3); /* three neighbours at a time, which have other rows */
     for (uint32_t f = 0; f < ARRAY_LEN(FORMS); f++)
         for (uint32_t i = 0; i < ARRAY_LEN(rows); i++) {
-            if (!is_long() && (i + f) % 3 != 0)
+            if (!is_drawn(forms, f / 3) || (!is_long() && (i + f) % 3 != 0))
                 continue;
             const struct form *form = &FORMS[f];
             uint32_t k = has_large_blocks(form) ? large[(i + f) % 4] : cols[(i + f) % 4];
@@ -273,7 +277,10 @@ TEST(a_row_times_units_has_the_same_bits_whatever_the_number_of_rows) {
     static const uint32_t counts[] = {8, 20, 50, 140};
     if (!has_units())
         SKIP("gpu", "it is no Hopper");
+    const struct drawn forms = drawn_of(4);
     for (uint32_t f = 0; f < ARRAY_LEN(FORMS); f++) {
+        if (!is_drawn(forms, f))
+            continue;
         struct shape s = {&FORMS[f], STORAGE_BF16, 1, 64, 512, false, true};
         struct weights w = make_weights(s.form, s.features, s.cols);
         float *x = small_values(s.cols), *alone = run(&s, &w, x, NULL);
@@ -304,7 +311,10 @@ TEST(output_rows_times_units_have_k_in_splits) {
     static const uint32_t counts[] = {9, 40, 70, 140}, cols[] = {2304, 4352};
     if (!has_units())
         SKIP("gpu", "it is no Hopper");
+    const struct drawn forms = drawn_of(4);
     for (uint32_t f = 0; f < ARRAY_LEN(FORMS); f++) {
+        if (!is_drawn(forms, f))
+            continue;
         struct shape s = {&FORMS[f],   STORAGE_BF16, 1,   f % 3 ? 64 : 192,
                           cols[f % 2], f % 4 == 1,   true};
         struct weights w = make_weights(s.form, s.features, s.cols);
@@ -344,7 +354,10 @@ TEST(the_segments_of_a_matrix_are_one_product) {
     enum { COLS = 768, ALL = 384 };
     if (!has_units())
         SKIP("gpu", "it is no Hopper");
+    const struct drawn forms = drawn_of(4);
     for (uint32_t f = 0; f < ARRAY_LEN(FORMS); f++) {
+        if (!is_drawn(forms, f))
+            continue;
         struct shape s = {&FORMS[f], STORAGE_BF16, counts[f % 3], 0, COLS, true, f % 2};
         const enum storage_type out_type = s.out_f32 ? STORAGE_F32 : s.act;
         struct rig r = rig_open(s.act);
@@ -460,7 +473,10 @@ TEST(a_gated_product_has_the_bits_of_the_product_and_the_activation) {
     static const uint32_t rows[] = {5, 40, 70, 130};
     if (!has_units())
         SKIP("gpu", "it is no Hopper");
+    const struct drawn forms = drawn_of(4);
     for (uint32_t f = 0; f < ARRAY_LEN(FORMS) + 2; f++) {
+        if (!is_drawn(forms, f))
+            continue;
         const bool is_plain = f >= ARRAY_LEN(FORMS);
         const struct form *form = is_plain ? &plain[f - ARRAY_LEN(FORMS)] : &FORMS[f];
         for (uint32_t i = 0; i < ARRAY_LEN(rows); i++)
@@ -572,8 +588,11 @@ TEST(products_around_a_norm_have_its_bits) {
     static const uint32_t rows[] = {1, 8, 3, 7, 5, 6};
     if (!has_units())
         SKIP("gpu", "it is no Hopper");
+    const struct drawn cases = drawn_of(3);
     for (uint32_t f = 0; f < ARRAY_LEN(plain); f++) {
         for (uint32_t i = 0; i < ARRAY_LEN(rows); i++) {
+            if (!is_drawn(cases, i + f))
+                continue;
             emu_set_order((int)((i + f) % ORDERS), 7);
             check_residual(&(struct residual_shape){
                 .form = &plain[f],
@@ -702,7 +721,10 @@ TEST(a_product_of_q_k_and_v_rotates_and_writes_the_cache) {
     };
     if (!has_units())
         SKIP("gpu", "it is no Hopper");
+    const struct drawn cases = drawn_of(2);
     for (uint32_t i = 0; i < ARRAY_LEN(shapes); i++) {
+        if (!is_drawn(cases, i))
+            continue;
         emu_set_order((int)(i % ORDERS), 7 + i);
         check_rope(&shapes[i]);
     }
