@@ -173,6 +173,10 @@ static int form_nccl(struct ranks *r, struct error *err) {
     return rc ? comm_failed(r->comm, err) : comm_nccl_form(&r->nccl, &config, &id, err);
 }
 
+static bool same_gpu(const struct peer_card *a, const struct peer_card *b) {
+    return a->domain == b->domain && a->bus == b->bus && a->slot == b->slot;
+}
+
 /* All ranks of the stage reach each other, or none tries. Every rank of it sees the same cards, so
  * all ask or none does. */
 static int form_peers(struct ranks *r, struct error *err) {
@@ -185,6 +189,9 @@ static int form_peers(struct ranks *r, struct error *err) {
         memcpy(&cards[i], comm_card(r->comm, i), sizeof cards[i]);
         if (!cards[i].box_bytes)
             return 0;
+        for (uint32_t k = 0; k < i; k++)
+            if (same_gpu(&cards[i], &cards[k])) /* their kernels would wait for each other's turn */
+                return 0;
     }
     r->reached = r->dev->ops->peers->join(r->peers, cards, r->timeout_ms, &why) == 0;
     float failures = r->reached ? 0 : 1;

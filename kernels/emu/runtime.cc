@@ -8,6 +8,7 @@
 #include <deque>
 #include <memory>
 #include <time.h>
+#include <unistd.h>
 #include <vector>
 
 #include "kernels/emu/memory.h"
@@ -159,6 +160,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *prop, int) {
     prop->minor = emu::emulated.arch % 10;
     prop->multiProcessorCount = emu::SM_COUNT;
     prop->l2CacheSize = 1 << 20;
+    prop->pciDomainID = int(getpid()); /* no two processes have one GPU */
     return cudaSuccess;
 }
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *out, const void *) {
