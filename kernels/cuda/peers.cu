@@ -211,7 +211,7 @@ static __global__ void __launch_bounds__(THREADS_MAX)
     end_exchange(v, n);
 }
 
-/* Each rank sums its part of a message's ranks * per pieces, and pushes that. */
+/* Each rank sums its slice of a message's ranks * per pieces, and pushes that. */
 template <int T>
 static __global__ void __launch_bounds__(THREADS_MAX)
     peer_two_shots_kernel(uint4 *x, size_t pieces, uint32_t per, struct peer_view v) {
@@ -223,22 +223,22 @@ static __global__ void __launch_bounds__(THREADS_MAX)
     const size_t all = (size_t)per * v.count;
     for (size_t first = blockIdx.x * all; first < pieces; first += gridDim.x * all) {
         const size_t here = min(all, pieces - first);
-        const auto part_of = [&](uint32_t r) {
+        const auto slice_of = [&](uint32_t r) {
             const size_t at = (size_t)r * per;
             return at >= here ? 0u : (uint32_t)min((size_t)per, here - at);
         };
         uint4 *mine = x + first + (size_t)v.self * per;
-        const uint32_t own = part_of(v.self);
+        const uint32_t own = slice_of(v.self);
         n++;
         for (uint32_t r = 0; r < v.count; r++) {
-            const uint32_t part = part_of(r);
+            const uint32_t slice = slice_of(r);
             if (r == v.self)
                 continue;
-            for (uint32_t i = threadIdx.x; i < part; i += blockDim.x)
+            for (uint32_t i = threadIdx.x; i < slice; i += blockDim.x)
                 *(uint4 *)(place(e->boxes[r], v.count, n, v.self) + i * 16) =
                     x[first + (size_t)r * per + i];
         }
-        if (!exchange(e, v, n, part_of(threadIdx.x) * 16, own * 16))
+        if (!exchange(e, v, n, slice_of(threadIdx.x) * 16, own * 16))
             break;
         n++;
         for (uint32_t i = threadIdx.x; i < own; i += blockDim.x) {
@@ -246,13 +246,13 @@ static __global__ void __launch_bounds__(THREADS_MAX)
             mine[i] = w;
             push(e, v, n, i * 16, w);
         }
-        if (!exchange(e, v, n, own * 16, part_of(threadIdx.x) * 16))
+        if (!exchange(e, v, n, own * 16, slice_of(threadIdx.x) * 16))
             break;
         for (uint32_t r = 0; r < v.count; r++) {
-            const uint32_t part = part_of(r);
+            const uint32_t slice = slice_of(r);
             if (r == v.self)
                 continue;
-            for (uint32_t i = threadIdx.x; i < part; i += blockDim.x)
+            for (uint32_t i = threadIdx.x; i < slice; i += blockDim.x)
                 x[first + (size_t)r * per + i] =
                     load16_system(place(e->boxes[v.self], v.count, n, r) + i * 16);
         }
@@ -375,9 +375,9 @@ template <int T> static void peer_sum(struct stream *s, const struct op_peer_sum
     const size_t pieces = bytes / 16;
     const bool two =
         a->shots ? a->shots == 2 : p->count > 2 && bytes * (p->count - 1) > ONE_SHOT_BYTES;
-    const size_t part = two ? (pieces + p->count - 1) / p->count : pieces;
-    const uint32_t per = share_of(p, part, PLACE_BYTES / 16);
-    const launch_shape shape = shape_of(p, s, part, per, (uint32_t)min(part, (size_t)per));
+    const size_t slice = two ? (pieces + p->count - 1) / p->count : pieces;
+    const uint32_t per = share_of(p, slice, PLACE_BYTES / 16);
+    const launch_shape shape = shape_of(p, s, slice, per, (uint32_t)min(slice, (size_t)per));
     if (two)
         LAUNCH(peer_two_shots_kernel<T>, shape, cuda_stream_of(s), (uint4 *)a->x, pieces, per, v);
     else
