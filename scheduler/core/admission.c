@@ -22,22 +22,22 @@ void admission_observe(struct model *model, int64_t held_ms) {
     a->weight = a->weight * KEEP + 1;
 }
 
-static uint32_t guessed_steps(const struct sequence *q) {
-    return MIN(MAX(q->request->max_tokens, 1u), (uint32_t)GUESS_OUTPUT_TOKENS);
+uint32_t admission_guess_tokens(const struct request *request) {
+    return MIN(MAX(request->max_tokens, 1u), (uint32_t)GUESS_OUTPUT_TOKENS);
 }
 
 void admission_enter(struct model *model, const struct sequence *q) {
     struct admission *a = &model->admission;
     a->running++;
     a->placed_sum += q->placed_at;
-    a->steps_sum += guessed_steps(q);
+    a->steps_sum += admission_guess_tokens(q->request);
 }
 
 void admission_leave(struct model *model, const struct sequence *q, int64_t now) {
     struct admission *a = &model->admission;
     a->running--;
     a->placed_sum -= q->placed_at;
-    a->steps_sum -= guessed_steps(q);
+    a->steps_sum -= admission_guess_tokens(q->request);
     admission_observe(model, now - q->placed_at);
 }
 

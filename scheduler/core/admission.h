@@ -52,6 +52,8 @@ void admission_observe(struct model *model, int64_t held_ms);
 void admission_enter(struct model *model, const struct sequence *q);
 /* It leaves it; placed_at is as it was. */
 void admission_leave(struct model *model, const struct sequence *q, int64_t now);
+/* Tokens that it is guessed to have for an answer: at least 1, at most what it asks for. */
+uint32_t admission_guess_tokens(const struct request *request);
 /* What a queued request has to wait for a slot at the end of its queue, in ms; 0: not known, or one
  * is about to come free for it. O(tenants + replicas). */
 double admission_wait_ms(const struct sched *s, const struct request *request);

@@ -178,6 +178,8 @@ static void commit(struct sched *s, struct replica *r, const struct flight *flig
     counts->step_buckets[step_bucket(counts->step_tokens - before)].steps++;
     counts->compute_us += result->compute_us;
     observe_speed(r, flight, result->compute_us);
+    if (r->ms_per_prompt_token > 0)
+        r->row_positions = r->cost.decode_row_ms / r->ms_per_prompt_token;
 }
 
 /* Rank 0 of the last stage. */

@@ -1,4 +1,5 @@
 #include "scheduler/core/place.h"
+#include "scheduler/core/admission.h"
 #include "scheduler/core/chain.h"
 #include "scheduler/core/core.h"
 #include "scheduler/core/models.h"
@@ -154,16 +155,40 @@ bool replica_has_room(const struct replica *r, const struct sequence *q) {
     return true;
 }
 
+/* A cached position that is given up counts as this part of one to compute: it may be asked for again,
+ * and is among those that were longest not. */
+enum { GIVEN_UP_PART = 4 };
+
+/* Of the steps that an answer may take, the part that those in slots now are beside it: they are half
+ * through, on average, and an answer seldom takes all that it may. */
+enum { BESIDE_PART = 4 };
+
+/* What placing it there with so many positions found costs, in positions to compute: those of its
+ * own, those queued before it, what those in slots slow its answer down by, and what the cache has to
+ * give up for it; blocks that hold nothing cost nothing. */
+static uint64_t placing_cost(const struct sequence *q, const struct replica *r, uint32_t found) {
+    uint32_t own = q->token_count - found, block_tokens = r->groups[0].block_tokens;
+    double row =
+        r->row_positions * admission_guess_tokens(q->request) / BESIDE_PART - REPLICA_ROW_LOAD;
+    uint64_t cost = own + r->load + (uint64_t)(MAX(row, 0) * r->running_count);
+    if (!r->caching)
+        return cost;
+    uint32_t need = own / block_tokens + 1,
+             blank = r->pools[0].free_count - r->pools[0].cached_count;
+    return cost + (uint64_t)(need > blank ? need - blank : 0) * block_tokens / GIVEN_UP_PART;
+}
+
 /* Could r cost less than `least`, which is what another one costs? What is found there is a run from
  * the first block on, so one block tells of most replicas that they hold too little. */
 static bool may_cost_less(struct sched *s, const struct sequence *q, const struct replica *r,
                           uint64_t least) {
-    uint64_t cost = q->token_count + r->load; /* with nothing found */
+    uint64_t cost = placing_cost(q, r, 0);
     if (cost < least || !r->caching)
         return cost < least;
     uint32_t block_tokens = r->groups[0].block_tokens, most = (q->token_count - 1) / block_tokens;
-    uint64_t idx =
-        (cost - least) / block_tokens; /* with fewer blocks than up to this one it does not */
+    /* A block that is found saves its positions, and at most as many from being given up: with fewer
+     * than up to this one it does not. */
+    uint64_t idx = (cost - least) / (block_tokens + block_tokens / GIVEN_UP_PART);
     if (idx >= most)
         return false;
     if (!q->request->model->names_alike) /* else the names that the other one gave hold here, too */
@@ -188,7 +213,7 @@ static bool has_slot(const struct sched *s, const struct replica *r, const struc
     return r->free_slot_count > (kept ? 1 : 0);
 }
 
-/* The replica where it costs least: positions to compute there, plus what is queued there already.
+/* The replica where it costs least (placing_cost).
  * The cost is compared first, since it rules out most replicas; but not where a grammar is needed,
  * because each replica that could run the sequence is asked to compile it. */
 static struct replica *choose(struct sched *s, struct sequence *q, bool *fits) {
@@ -209,7 +234,7 @@ static struct replica *choose(struct sched *s, struct sequence *q, bool *fits) {
             continue;
         if (!cost_first && !may_cost_less(s, q, r, least))
             continue;
-        uint64_t cost = q->token_count - prefix_find(s, q, r) + r->load;
+        uint64_t cost = placing_cost(q, r, prefix_find(s, q, r));
         if (cost >= least || !replica_has_room(r, q))
             continue;
         least = cost;

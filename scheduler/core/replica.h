@@ -57,10 +57,11 @@ struct replica {
     int64_t slot_kept_until;       /* the last free one is for a tenant that has none */
     struct suspect_group *testing; /* reserved for this group */
     uint64_t load;                 /* sum of sequence.load of those in slots */
-    uint32_t prompt_count;         /* of those in slots, with more to compute than the next token */
-    bool grammar_turned_away;      /* a sequence may be parked whose grammar was not asked for */
-    bool draining; /* takes nothing new, but what no other replica may have (place.h) */
-    bool caching;  /* its blocks can be found by hash */
+    double row_positions;     /* what a row costs a step, in positions of a prompt; 0: not known */
+    uint32_t prompt_count;    /* of those in slots, with more to compute than the next token */
+    bool grammar_turned_away; /* a sequence may be parked whose grammar was not asked for */
+    bool draining;            /* takes nothing new, but what no other replica may have (place.h) */
+    bool caching;             /* its blocks can be found by hash */
     bool class_sensitive;
     /* And what each placing asks of most of them. */
     struct block_pool pools[SCHED_MAX_GROUPS];

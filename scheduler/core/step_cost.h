@@ -3,6 +3,9 @@
  * fitted by least squares to the last steps. When all of those had the same size, the fit cannot tell the
  * parts apart, and the cost counts as that of rows and tokens. The first smaller step corrects this.
  *
+ * What one more row of a step without prompts costs is fitted to such steps alone, and the other way round:
+ * as long as all had about the same number of rows, it is the step that costs, not the row.
+ *
  * The first step of all is not counted: weights that nobody has read yet come from the disk then.
  */
 #ifndef SCHEDULER_CORE_STEP_COST_H
@@ -15,8 +18,10 @@
 struct step_cost {
     double step_ms, row_ms, token_ms; /* none is negative */
     double sums[4][4];                /* of products of 1, rows, tokens, ms; older ones fade */
-    bool begun;                       /* a first step was seen */
-    uint32_t most_rows, most_tokens;  /* of a step that was counted */
+    double decode_row_ms;             /* not negative */
+    double decode[5]; /* sums of 1, rows, rows * rows, ms, rows * ms; older ones fade */
+    bool begun;       /* a first step was seen */
+    uint32_t most_rows, most_tokens; /* of a step that was counted */
 };
 
 /* A step of so many rows and tokens, one at least, took so long. */

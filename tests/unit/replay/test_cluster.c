@@ -306,6 +306,64 @@ TEST(a_thousand_replicas_find_what_was_there) {
     bench_trace_release(&trace);
 }
 
+/* All prompts begin alike, and one cache holds a part of what all of them together could. */
+TEST(the_caches_of_an_idle_cluster_are_all_used) {
+    uint64_t found[3];
+    static const uint32_t replicas[] = {1, 10, 10}, blocks[] = {600, 600, 100000};
+    for (size_t k = 0; k < ARRAY_LEN(found); k++) {
+        struct replay_synthetic talks = TALKS;
+        struct bench_trace trace;
+        struct replay_config config;
+        struct replay_result result;
+        talks.seconds = 100000; /* each has long been answered when the next one comes */
+        replay_synthetic_make(&talks, &trace);
+        configure(&config, replicas[k]);
+        config.check = false;
+        config.block_count = blocks[k];
+        replay_run(&config, &trace, &result);
+        EXPECT_SOUND(&config, &trace, &result);
+        found[k] = cached_tokens(&result);
+        replay_result_release(&result);
+        bench_trace_release(&trace);
+    }
+    EXPECT(found[0] * 2 < found[1]);
+    EXPECT(found[1] > found[2] * 8 / 10);
+}
+
+/* A long beginning that all have in common, and more requests than one replica answers quickly: all
+ * replicas take part, or most, so that an answer takes at most twice what it takes alone. */
+TEST(a_beginning_that_all_ask_for_spreads) {
+    struct bench_trace trace = {0};
+    struct replay_config config;
+    struct replay_result result;
+    struct replay_figures figures;
+    enum { BLOCKS = 16, REQUESTS = 1000 };
+    for (size_t i = 0; i < REQUESTS; i++) {
+        struct bench_trace_request request = {.at = (double)i / 20,
+                                              .input = BLOCKS * BENCH_TRACE_BLOCK + 300,
+                                              .output = 300,
+                                              .hash_first = trace.hashes.count,
+                                              .hash_count = BLOCKS + 1};
+        for (size_t k = 0; k < BLOCKS; k++)
+            vec_push(&trace.hashes, k);
+        vec_push(&trace.hashes, 1000 + i);
+        vec_push(&trace.requests, request);
+    }
+    configure(&config, 8);
+    config.check = false;
+    config.slots = 256;
+    config.block_count = 12500;
+    config.warm = 20;
+    replay_run(&config, &trace, &result);
+    EXPECT_SOUND(&config, &trace, &result);
+    replay_figures(&config, &trace, &result, &figures);
+    EXPECT(result.window.busy > 0.6);
+    EXPECT(figures.cached_tokens * 100 > figures.prompt_tokens * 95);
+    EXPECT(figures.e2e.p99 < 2 * 300 * 6); /* a step of one row takes 6 ms */
+    replay_result_release(&result);
+    bench_trace_release(&trace);
+}
+
 TEST(a_thousand_busy_replicas_lose_nothing) {
     struct replay_synthetic alone = {
         .requests = 4000, .seconds = 2, .input = 600, .output = 30, .seed = 9};

@@ -111,6 +111,70 @@ TEST(place_weighs_cached_positions_against_load) {
     }
 }
 
+/* A hit of 48 positions, at a replica where another answer is being made: it saves 48 ms, and each
+ * token costs a millisecond more there than on the idle one, for a quarter of those it may have. */
+TEST(place_spreads_long_answers_that_begin_alike) {
+    static const struct {
+        uint32_t max_tokens;
+        int chosen;
+    } CASES[] = {{1, 0}, {60, 0}, {130, 0}, {256, 1}};
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct stage *stage = stage_new(NULL);
+        struct wire_submit submit;
+        stage_worker(stage, 0)->ms_per_token = 1;
+        EXPECT_EQ(stage_hello(stage, &stage->workers[0]), 0);
+        /* What steps of several sizes cost; the beginning is the same. */
+        for (uint32_t k = 0; k < 8; k++) {
+            submit = stage_submit(stage, 10 + k, 97 + 30 * k, 8, 5);
+            stage_send(stage, &submit);
+            stage_simple(stage, 20 + k, 8 + k, 16);
+            stage_finish(stage);
+        }
+        stage_simple(stage, 0, 8, 200);
+        for (int turns = 0; turns < 3; turns++) {
+            stage_run(stage);
+            stage_answer(stage, &stage->workers[0]);
+        }
+        EXPECT_EQ(stage_hello(stage, stage_worker(stage, 1)), 0);
+        stage_run(stage);
+        EXPECT_EQ(running(stage), 1);
+        submit = stage_submit(stage, 1, 52, CASES[i].max_tokens, 5);
+        stage_send(stage, &submit);
+        stage_run(stage);
+        EXPECT_EQ(stage->workers[1].results.count > 0, CASES[i].chosen);
+        stage_finish(stage);
+        EXPECT(stage_is_right(stage, 1, 0, CASES[i].max_tokens));
+        stage_free(stage);
+    }
+}
+
+/* One block in common is not worth eight that others may ask for, while a cache is empty elsewhere;
+ * but where all are full it is. */
+TEST(place_fills_empty_caches_before_it_empties_full_ones) {
+    for (uint32_t full = 0; full <= 1; full++) {
+        struct stage *stage = stage_new(NULL);
+        for (uint32_t i = 0; i < 2; i++) {
+            struct stage_worker *w = stage_worker(stage, i);
+            w->group.block_count = 16;
+            EXPECT_EQ(stage_hello(stage, w), 0);
+        }
+        struct wire_submit both[2] = {stage_submit(stage, 10, 15 * 16 + 1, 1, 5),
+                                      stage_submit(stage, 11, 15 * 16 + 1, 1, 6)};
+        for (uint32_t i = 0; i <= full; i++)
+            stage_send(stage, &both[i]); /* together: one on each */
+        stage_finish(stage);
+        struct stage_tokens *prompt = &stage->requests[1].prompt;
+        struct wire_submit submit = stage_submit(stage, 1, 9 * 16 + 1, 1, 7);
+        memcpy(prompt->items, stage->requests[10].prompt.items, 16 * sizeof *prompt->items);
+        stage_send(stage, &submit);
+        stage_finish(stage);
+        EXPECT(stage_is_right(stage, 1, 0, 1));
+        EXPECT_EQ(stage->requests[1].choices[0].cached, full ? 16 : 0);
+        EXPECT_EQ(sched_counts(stage->s).evictions > 0, full);
+        stage_free(stage);
+    }
+}
+
 /* Replicas of two revisions name the same blocks differently: what the second holds is found there,
  * though the first was looked at before. */
 TEST(place_finds_a_prefix_under_the_names_of_each_revision) {
