@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/loopback.h"
+#include "base/url_host.h"
 #include "formats/json_document.h"
 #include "http/tls_client.h"
 
@@ -66,13 +67,6 @@ struct answer {
     struct error *err;
 };
 
-/* An address of version 6 stands in brackets, in addresses as in the field Host. */
-static void host_of(const struct api_client *c, char out[static sizeof c->host + 16]) {
-    bool brackets = strchr(c->host, ':');
-    snprintf(out, sizeof c->host + 16, "%s%s%s:%u", brackets ? "[" : "", c->host,
-             brackets ? "]" : "", c->port);
-}
-
 /* errno tells why -1. */
 static int connect_one_of(const struct addrinfo *list) {
     int fd = -1;
@@ -91,7 +85,7 @@ static int connect_one_of(const struct addrinfo *list) {
 static int connect_to(const struct api_client *c, struct error *err) {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *list = NULL;
     const char *name = c->host;
-    char port[8], host[sizeof c->host + 16];
+    char port[8];
     snprintf(port, sizeof port, "%u", c->port);
     for (;;) {
         int rc = getaddrinfo(name, port, &hints, &list);
@@ -102,9 +96,9 @@ static int connect_to(const struct api_client *c, struct error *err) {
         if (fd >= 0)
             return fd;
         if (!loopback_is_missing(name, saved)) {
-            host_of(c, host);
             errno = saved;
-            return error_set_errno(err, "cannot reach http%s://%s", c->tls ? "s" : "", host);
+            return error_set_errno(err, "cannot reach http%s://%s:%u", c->tls ? "s" : "",
+                                   url_host(c->host).text, c->port);
         }
         name = LOOPBACK_V6;
     }
@@ -167,12 +161,10 @@ static int conn_wait(const struct conn *conn, short events, const volatile sig_a
 
 static int send_request(const struct api_client *c, struct conn *conn, const char *path,
                         const char *body, int timeout_ms, struct error *err) {
-    char host[sizeof c->host + 16];
     struct buf text;
     buf_init(&text, 0);
-    host_of(c, host);
-    buf_addf(&text, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", body ? "POST" : "GET",
-             path, host);
+    buf_addf(&text, "%s %s HTTP/1.1\r\nHost: %s:%u\r\nConnection: close\r\n", body ? "POST" : "GET",
+             path, url_host(c->host).text, c->port);
     if (c->api_key)
         buf_addf(&text, "Authorization: Bearer %s\r\n", c->api_key);
     if (body)

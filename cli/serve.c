@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/loopback.h"
+#include "base/url_host.h"
 #include "gateway/gateway_main.h"
 #include "proto/link.h"
 #include "proto/link_key.h"
@@ -482,11 +483,10 @@ static int serve(struct serve *s) {
     unsetenv("TRIREME_CONFIG"); /* what was in the file is passed on as flags */
     struct supervisor_config config = supervisor_config(s);
     const char *scheme = merged_options_text(&s->options, "tls-cert") ? "https" : "http";
-    bool brackets = strchr(s->settings->host, ':');
+    struct url_host host = url_host(s->settings->host);
     for (uint32_t i = 0; i < s->models.count; i++)
-        log_info("serving model=%s url=%s://%s%s%s:%" PRId64 " run_dir=%s", s->models.items[i].path,
-                 scheme, brackets ? "[" : "", s->settings->host, brackets ? "]" : "",
-                 s->settings->port, s->run_dir);
+        log_info("serving model=%s url=%s://%s:%" PRId64 " run_dir=%s", s->models.items[i].path,
+                 scheme, host.text, s->settings->port, s->run_dir);
     rc = supervisor_run(&config, &err);
     char *added = added_path(s);
     unlink(added); /* they are served until this ends in order */

@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/fsutil.h"
 #include "base/hash.h"
+#include "base/url_host.h"
 #include "formats/hub/http.h"
 #include "formats/json_tree.h"
 
@@ -296,8 +297,7 @@ int kubernetes_engine_new(struct engine **out, const char *folder,
     if (!rc && !(k->space = read_text(k->folder, "namespace", err)))
         rc = err->code;
     if (!rc) {
-        bool v6 = strchr(host, ':');
-        buf_addf(&text, "https://%s%s%s:%s", v6 ? "[" : "", host, v6 ? "]" : "", port);
+        buf_addf(&text, "https://%s:%s", url_host(host).text, port);
         k->server = mem_strdup(buf_text(&text));
     }
     buf_release(&text);
