@@ -150,6 +150,8 @@ static void observe_speed(struct replica *r, const struct flight *flight, uint64
     r->ms_per_prompt_token += (ms - r->ms_per_prompt_token) * 0.2;
 }
 
+static const double MOST_ROW_POSITIONS = 1e6; /* though prompts seem to take no time */
+
 /* The bucket of a step of so many positions. */
 static uint32_t step_bucket(uint64_t positions) {
     uint32_t k = 0;
@@ -179,7 +181,7 @@ static void commit(struct sched *s, struct replica *r, const struct flight *flig
     counts->compute_us += result->compute_us;
     observe_speed(r, flight, result->compute_us);
     if (r->ms_per_prompt_token > 0)
-        r->row_positions = r->cost.decode_row_ms / r->ms_per_prompt_token;
+        r->row_positions = MIN(r->cost.extra_row_ms / r->ms_per_prompt_token, MOST_ROW_POSITIONS);
 }
 
 /* Rank 0 of the last stage. */

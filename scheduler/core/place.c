@@ -157,11 +157,11 @@ bool replica_has_room(const struct replica *r, const struct sequence *q) {
 
 /* A cached position that is given up counts as this part of one to compute: it may be asked for again,
  * and is among those that were longest not. */
-enum { GIVEN_UP_PART = 4 };
+enum { GIVEN_UP_DIVISOR = 4 };
 
 /* Of the steps that an answer may take, the part that those in slots now are beside it: they are half
  * through, on average, and an answer seldom takes all that it may. */
-enum { BESIDE_PART = 4 };
+enum { BESIDE_DIVISOR = 4 };
 
 /* What placing it there with so many positions found costs, in positions to compute: those of its
  * own, those queued before it, what those in slots slow its answer down by, and what the cache has to
@@ -169,13 +169,13 @@ enum { BESIDE_PART = 4 };
 static uint64_t placing_cost(const struct sequence *q, const struct replica *r, uint32_t found) {
     uint32_t own = q->token_count - found, block_tokens = r->groups[0].block_tokens;
     double row =
-        r->row_positions * admission_guess_tokens(q->request) / BESIDE_PART - REPLICA_ROW_LOAD;
+        r->row_positions * admission_guess_tokens(q->request) / BESIDE_DIVISOR - REPLICA_ROW_LOAD;
     uint64_t cost = own + r->load + (uint64_t)(MAX(row, 0) * r->running_count);
     if (!r->caching)
         return cost;
     uint32_t need = own / block_tokens + 1,
              blank = r->pools[0].free_count - r->pools[0].cached_count;
-    return cost + (uint64_t)(need > blank ? need - blank : 0) * block_tokens / GIVEN_UP_PART;
+    return cost + (uint64_t)(need > blank ? need - blank : 0) * block_tokens / GIVEN_UP_DIVISOR;
 }
 
 /* Could r cost less than `least`, which is what another one costs? What is found there is a run from
@@ -188,7 +188,7 @@ static bool may_cost_less(struct sched *s, const struct sequence *q, const struc
     uint32_t block_tokens = r->groups[0].block_tokens, most = (q->token_count - 1) / block_tokens;
     /* A block that is found saves its positions, and at most as many from being given up: with fewer
      * than up to this one it does not. */
-    uint64_t idx = (cost - least) / (block_tokens + block_tokens / GIVEN_UP_PART);
+    uint64_t idx = (cost - least) / (block_tokens + block_tokens / GIVEN_UP_DIVISOR);
     if (idx >= most)
         return false;
     if (!q->request->model->names_alike) /* else the names that the other one gave hold here, too */

@@ -31,19 +31,19 @@ static bool solve(const struct step_cost *cost, const bool used[3], double out[3
     return right;
 }
 
-static const double DECODE_FADE = 0.999;
-static const double DECODE_RIDGE = 1e-3; /* of the square of the mean number of rows */
+static const double ROW_FADE = 0.999;
+static const double ROW_RIDGE = 1e-3; /* of the square of the mean number of rows */
 
 /* Rows that get a token each, and nothing else. */
-static void observe_decode(struct step_cost *cost, double rows, double ms) {
+static void observe_rows(struct step_cost *cost, double rows, double ms) {
     const double seen[5] = {1, rows, rows * rows, ms, rows * ms};
-    double *sums = cost->decode;
+    double *sums = cost->row_sums;
     for (int i = 0; i < 5; i++)
-        sums[i] = sums[i] * DECODE_FADE + seen[i];
+        sums[i] = sums[i] * ROW_FADE + seen[i];
     double spread = sums[0] * sums[2] - sums[1] * sums[1],
            slope = (sums[0] * sums[4] - sums[1] * sums[3]) /
-                   (MAX(spread, 0.0) + DECODE_RIDGE * sums[1] * sums[1]);
-    cost->decode_row_ms = MAX(slope, 0.0);
+                   (MAX(spread, 0.0) + ROW_RIDGE * sums[1] * sums[1]);
+    cost->extra_row_ms = MAX(slope, 0.0);
 }
 
 void step_cost_observe(struct step_cost *cost, uint32_t rows, uint32_t tokens, double ms) {
@@ -53,7 +53,7 @@ void step_cost_observe(struct step_cost *cost, uint32_t rows, uint32_t tokens, d
         return;
     }
     if (tokens == rows)
-        observe_decode(cost, rows, ms);
+        observe_rows(cost, rows, ms);
     cost->most_rows = MAX(cost->most_rows, rows);
     cost->most_tokens = MAX(cost->most_tokens, tokens);
     for (int i = 0; i < 4; i++)

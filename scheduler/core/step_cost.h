@@ -18,9 +18,9 @@
 struct step_cost {
     double step_ms, row_ms, token_ms; /* none is negative */
     double sums[4][4];                /* of products of 1, rows, tokens, ms; older ones fade */
-    double decode_row_ms;             /* not negative */
-    double decode[5]; /* sums of 1, rows, rows * rows, ms, rows * ms; older ones fade */
-    bool begun;       /* a first step was seen */
+    double extra_row_ms;              /* not negative */
+    double row_sums[5]; /* sums of 1, rows, rows * rows, ms, rows * ms; older ones fade */
+    bool begun;         /* a first step was seen */
     uint32_t most_rows, most_tokens; /* of a step that was counted */
 };
 

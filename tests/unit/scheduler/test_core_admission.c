@@ -384,16 +384,16 @@ TEST(a_row_costs_what_other_numbers_of_rows_tell) {
     struct step_cost cost = {0};
     for (int i = 0; i < 300; i++)
         step_cost_observe(&cost, 3, 3, 7.5);
-    EXPECT(cost.decode_row_ms < 1e-6);
+    EXPECT(cost.extra_row_ms < 1e-6);
     for (uint32_t i = 0; i < 300; i++) {
         uint32_t rows = 1 + i % 5;
         step_cost_observe(&cost, rows, rows, 6 + 0.5 * rows);
         step_cost_observe(&cost, rows, rows + 2000, 60);
     }
-    EXPECT(cost.decode_row_ms > 0.4 && cost.decode_row_ms < 0.5);
+    EXPECT(cost.extra_row_ms > 0.4 && cost.extra_row_ms < 0.5);
     for (uint32_t i = 0; i < 3000; i++)
         step_cost_observe(&cost, 1 + i % 5, 1 + i % 5, 6 - 0.1 * (i % 5));
-    EXPECT(cost.decode_row_ms == 0);
+    EXPECT(cost.extra_row_ms == 0);
 }
 
 /* Of small steps alone a large one counts as the largest of them; the first, which reads weights from
