@@ -620,7 +620,9 @@ void matcher_forced(struct matcher *m, size_t max, struct buf *out) {
 
 /* ---- before a program is used ---- */
 
-enum { WIDE = 16, COST_MAX = 10000, COST_MAX_WIDE = 1 << 20 };
+/* Edges and threads that are looked at while only narrow sets are open, and while wide ones are: a
+ * few milliseconds of a compilation. */
+enum { WIDE = 16, COST_MAX = 10000, COST_MAX_WIDE = 1 << 17 };
 
 /* Sets to go on from, wide ones first, of those the ones that were found first. */
 struct look_ahead {
