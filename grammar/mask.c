@@ -29,19 +29,35 @@ static bool is_body(const struct grammar_run *run, const struct thread_set *s) {
     return body;
 }
 
+/* A thread of the set reads inside a key. */
+static bool reads_key(const struct grammar_run *run, uint32_t set) {
+    const struct thread_set *s = &run->sets.items[set];
+    const struct thread *readers = run->threads.items + s->first;
+    for (uint32_t i = 0; i < s->count; i++)
+        if (run->program->states.items[readers[i].state].flags & STATE_KEY)
+            return true;
+    return false;
+}
+
+/* `set` follows `before`; asked of each node of a walk, so what seldom holds is asked first. */
 static bool is_any_key(const struct grammar_run *run, uint32_t before, uint32_t set,
                        struct any_key *any) {
-    const struct thread_set *s = &run->sets.items[set], *b = &run->sets.items[before];
-    const struct thread *readers = run->threads.items + b->first; /* of the byte in front */
-    bool in_key = false;
-    for (uint32_t i = 0; i < b->count && !in_key; i++)
-        in_key = run->program->states.items[readers[i].state].flags & STATE_KEY;
-    if (!in_key)
+    bool may_be = any->set != SET_DEAD ? set == any->set : is_body(run, &run->sets.items[set]);
+    if (!may_be || !reads_key(run, before))
         return false;
-    if (any->set != SET_DEAD)
-        return set == any->set;
-    any->set = is_body(run, s) ? set : SET_DEAD;
-    return any->set == set;
+    any->set = set;
+    return true;
+}
+
+/* Eight words at a time, which a compiler makes vectors of. */
+static void allow_all(uint32_t *restrict bits, const uint32_t *restrict these, uint32_t count) {
+    enum { WORDS = 8 };
+    uint32_t w = 0;
+    for (; w + WORDS <= count; w += WORDS)
+        for (uint32_t k = 0; k < WORDS; k++)
+            bits[w + k] |= these[w + k];
+    for (; w < count; w++)
+        bits[w] |= these[w];
 }
 
 /* Allows tokens [from, until) of a trie, of those with min to max characters. */
@@ -57,11 +73,34 @@ enum {
     SUBTREE_MIN = 5,      /* nodes; smaller subtrees are walked as fast */
 };
 
+/* The sets on the way to a node, by depth, and their rows of what follows (NULL: not known). Nodes side
+ * by side ask the same row. */
+struct way {
+    uint32_t sets[VOCAB_TOKEN_BYTES_MAX + 1];
+    const uint32_t *rows[VOCAB_TOKEN_BYTES_MAX + 1];
+};
+
+static void way_to(struct way *way, const struct grammar_run *run, uint32_t depth, uint32_t set) {
+    uint32_t row = run->sets.items[set].next;
+    way->sets[depth] = set;
+    way->rows[depth] = row ? run_row(run, row - 1) : NULL;
+}
+
+/* What follows the set at this depth; SET_DEAD: the byte may not come. */
+static uint32_t way_next(struct way *way, struct grammar_run *run, uint32_t depth, uint8_t byte) {
+    const uint32_t *row = way->rows[depth];
+    if (row && row[byte] != NEXT_UNKNOWN)
+        return row[byte];
+    uint32_t next = run_find_next(run, way->sets[depth], byte);
+    way_to(way, run, depth, way->sets[depth]);
+    return next;
+}
+
 /* Allows the tokens of a trie that may come behind `set`, of those with min to max characters.
  * Returns the number of nodes that were looked at. */
 static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, uint32_t min,
                    uint32_t max, struct any_key *any, uint32_t *bits) {
-    uint32_t sets[VOCAB_TOKEN_BYTES_MAX + 1] = {set};
+    struct way way;
     const struct trie_node *nodes = t->nodes.items;
     uint32_t count = nodes[0].end, told = 0; /* tokens in front of this one */
     size_t looked = 0, look_at = t->below ? count / FREE_TEXT_SHARE : SIZE_MAX;
@@ -69,10 +108,12 @@ static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, 
     text.room = 0;
     if (set == SET_DEAD)
         return 0;
+    way_to(&way, run, 0, set);
     for (uint32_t i = 1; i < count; looked++) {
         const struct trie_node *node = &nodes[i];
-        uint32_t before = sets[node->depth - 1], next = run_next(run, before, node->byte);
-        bool dead = next == SET_DEAD, noted = !dead && any && is_any_key(run, before, next, any);
+        uint32_t depth = node->depth, next = way_next(&way, run, depth - 1, node->byte);
+        bool dead = next == SET_DEAD;
+        bool noted = !dead && any && is_any_key(run, way.sets[depth - 1], next, any);
         if (looked == look_at)
             free_text_find(&text, run, set);
         if (dead || noted) {
@@ -83,7 +124,7 @@ static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, 
             i = node->end;
             continue;
         }
-        sets[node->depth] = next;
+        way_to(&way, run, depth, next);
         bool whole = text.room && node->end - i >= SUBTREE_MIN &&
                      free_text_covers(&text, next, t->below[i], node->height);
         i = whole ? node->end : i + 1;
@@ -114,8 +155,7 @@ static void allow_inside(const struct vocab *v, uint32_t room, uint32_t *bits) {
         if (bits[id / 32] >> id % 32 & 1)
             vec_push(&kept, id);
     }
-    for (uint32_t w = 0; w < v->word_count; w++)
-        bits[w] |= v->stay[w];
+    allow_all(bits, v->stay, v->word_count);
     for (size_t i = lo; i < v->needs.count; i++)
         bits[v->needs.items[i].id / 32] &= ~(1u << v->needs.items[i].id % 32);
     for (size_t i = 0; i < kept.count; i++)
@@ -128,8 +168,7 @@ static bool inside_string(struct grammar_run *run, struct thread t, uint32_t *bi
     const struct program *p = run->program;
     const struct vocab *v = run->vocab;
     if (t.state == STATE_BODY) {
-        for (uint32_t w = 0; w < v->word_count; w++)
-            bits[w] |= v->stay[w];
+        allow_all(bits, v->stay, v->word_count);
         uint32_t behind = run_set_of(run, &(struct thread){STATE_STRING_END, t.frame}, 1);
         walk(run, &v->behind_string, behind, 0, UINT32_MAX, NULL, bits);
         return true;
@@ -184,8 +223,7 @@ static size_t inside_key(struct grammar_run *run, uint32_t set, uint32_t *bits) 
             }
             from = last ? 0 : t->nodes.items[t->nodes.items[node].end].token_first;
         }
-        for (uint32_t w = 0; w < v->word_count; w++)
-            bits[w] |= string[w];
+        allow_all(bits, string, v->word_count);
         mem_free(string);
     }
     vec_release(&any.nodes);
@@ -213,8 +251,7 @@ static size_t make_mask(struct grammar_run *run, uint32_t set, uint32_t *bits) {
             text |= run->program->states.items[others.items[i].state].flags & STATE_TEXT;
         }
         if (text) {
-            for (uint32_t w = 0; w < v->word_count; w++)
-                bits[w] |= v->texts.bits[w];
+            allow_all(bits, v->texts.bits, v->word_count);
             looked = walk(run, &v->texts.others, rest, 0, UINT32_MAX, NULL, bits);
         } else {
             looked = keys ? inside_key(run, rest, bits)
@@ -233,7 +270,9 @@ static size_t make_mask(struct grammar_run *run, uint32_t set, uint32_t *bits) {
 }
 
 void matcher_mask(struct matcher *m, uint32_t *bits) {
-    enum { WORTH_KEEPING = 2000, MASKS_MAX = 256 };
+    /* Masks of long walks are kept at once, others, as within one string, when they are asked for
+     * again. */
+    enum { WORTH_KEEPING = 2000, MASKS_MAX = 256, CHEAP_MASKS_MAX = 128 };
     struct grammar_run *run = m->run;
     const struct vocab *v = run->vocab;
     CHECK(v);
@@ -254,11 +293,14 @@ void matcher_mask(struct matcher *m, uint32_t *bits) {
         memset(bits, 0, size);
         return;
     }
+    struct thread_set *asked = &run->sets.items[m->set];
     size_t kept = run->masks.count / MAX(v->word_count, 1u);
-    if (looked < WORTH_KEEPING || kept >= MASKS_MAX)
+    bool dear = looked >= WORTH_KEEPING, again = asked->asked;
+    asked->asked = true;
+    if (kept >= (dear ? MASKS_MAX : CHEAP_MASKS_MAX) || !(dear || again))
         return;
     vec_reserve(&run->masks, run->masks.count + v->word_count);
     memcpy(run->masks.items + run->masks.count, bits, size);
     run->masks.count += v->word_count;
-    run->sets.items[m->set].mask = (uint32_t)kept + 1;
+    asked->mask = (uint32_t)kept + 1;
 }

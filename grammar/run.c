@@ -111,7 +111,8 @@ uint32_t run_set_of_readers(struct grammar_run *run, struct thread *threads, siz
         return SET_DEAD;
     if (count > 1)
         qsort(threads, count, sizeof *threads, compare_threads);
-    struct thread_set set = {(uint32_t)run->threads.count, (uint32_t)count, may_end, 0, 0};
+    struct thread_set set = {
+        .first = (uint32_t)run->threads.count, .count = (uint32_t)count, .may_end = may_end};
     vec_reserve(&run->threads, run->threads.count + count);
     if (count)
         memcpy(run->threads.items + run->threads.count, threads, count * sizeof *threads);

@@ -30,6 +30,7 @@ struct bit_set {
 struct thread_set {
     uint32_t first, count; /* in run.threads, sorted; only threads that can read a byte */
     bool may_end;
+    bool asked;    /* a mask was made for it */
     uint32_t next; /* 1 + the row of what follows, or 0 */
     uint32_t mask; /* 1 + the row of run.masks, or 0 */
 };

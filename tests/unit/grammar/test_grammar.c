@@ -885,6 +885,35 @@ TEST(masks_are_what_is_accepted) {
     vocab_free(&v);
 }
 
+TEST(a_mask_asked_for_again_is_the_same) {
+    uint8_t bytes[BYTE_TOKENS];
+    struct vocab *v = small_vocab(bytes);
+    struct program p;
+    struct error err;
+    /* Inside a string, a counted one and a key; behind each byte the same mask three times. */
+    static const char TEXT[] = "{\"a\":\"xyz\",\"b\":\"xyz\",\"other\":1}";
+    EXPECT(!compile(GRAMMAR_JSON_SCHEMA,
+                    "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"},"
+                    "\"b\":{\"type\":\"string\",\"maxLength\":4}}}",
+                    &p, &err));
+    struct grammar_run *run = grammar_run_new(&p, v);
+    struct matcher *m = matcher_new(run);
+    for (size_t i = 0; i < sizeof TEXT - 1; i++) {
+        uint32_t first[(TOKENS + 31) / 32], again[(TOKENS + 31) / 32];
+        matcher_mask(m, first);
+        for (int k = 0; k < 2; k++) {
+            memset(again, 0xff, sizeof again);
+            matcher_mask(m, again);
+            EXPECT(!memcmp(first, again, v->word_count * sizeof *first));
+        }
+        EXPECT(allowed(first, (uint8_t)TEXT[i]) && matcher_token(m, (uint8_t)TEXT[i]));
+    }
+    matcher_free(&m);
+    grammar_run_free(&run);
+    vocab_free(&v);
+    program_release(&p);
+}
+
 /* ---- many alternatives ---- */
 
 /* `count` alternatives, each an object of 20 properties whose values are `value`. */
