@@ -66,11 +66,12 @@ static struct llama_context *open_context(struct llama_model *model, int threads
     return llama_init_from_model(model, p);
 }
 
-/* `count` tokens, each of its own sequence, or all of one; the time they take, or -1. */
+/* `count` tokens, each of its own sequence, or all of one; the time they take, or -1. A sequence has
+ * another token at each step, as one that is sampled has: a mixture would meet the same experts. */
 static double step(struct llama_context *c, int count, bool one_sequence, int position) {
     struct llama_batch b = llama_batch_init(count, 0, 1);
     for (int i = 0; i < count; i++) {
-        b.token[i] = i % 1000;
+        b.token[i] = one_sequence ? (position + i) % 1000 : (31 * position + i) % 1000;
         b.pos[i] = one_sequence ? position + i : position;
         b.n_seq_id[i] = 1;
         b.seq_id[i][0] = one_sequence ? 0 : i;
