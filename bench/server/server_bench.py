@@ -4,9 +4,9 @@
     ./dev bench server [--clients 1,8,32] [--rounds 3] [--requests N] [--limit S] [--threads N] [-- OPTIONS of trireme serve]
 
 The load is `trireme bench serve`: prompts of 128 random tokens, answers of 64, streamed, each client sending its next request when the last
-has ended; a few requests first that are not counted. Both servers have a slot for each client, let requests wait as long as it takes, and compute
+has ended; a few others first that are not counted. Both servers have a slot for each client, let requests wait as long as it takes, and compute
 with as many threads as there are CPUs. Per row: tokens/s, times to the first token and between tokens (p50 / p99, ms), processor time of all of the server's threads for each token
-of the answers (prompts included, and the few requests that are not counted; the figure to compare on a busy machine), resident memory. Then: from nothing to the first
+of the answers (prompts included; the figure to compare on a busy machine), resident memory. Then: from nothing to the first
 token, with the files in the page cache, and what an idle server uses of a core. Medians of the rounds.
 
 A load that takes longer than --limit is ended by ending the server. Its figures are then of the tokens that had come until then, in requests
@@ -122,15 +122,28 @@ class Server:
                 time.sleep(0.005)
         self.fail("the server was not ready within 120 s")
 
+    def begin_load(self, options, clients, requests, folder):
+        """Of prompts that no load before had: what a server keeps of a prompt is not what is measured."""
+        options.seed += 1
+        return subprocess.Popen([TRIREME, "bench", "serve", "--base-url", self.url, "--random-vocab", str(options.vocab), "--num-prompts", str(requests),
+                                 "--max-concurrency", str(clients), "--random-input-len", str(PROMPT), "--random-output-len", str(ANSWER),
+                                 "--ignore-eos", "--disable-tqdm", "--seed", str(options.seed), "--metric-percentiles", "99", "--save-result",
+                                 "--save-detailed", "--result-dir", folder, "--result-filename", "result.json"],
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def warm_up(self, options, clients, folder):
+        load = self.begin_load(options, clients, min(clients, 4), folder)
+        text = load.communicate()[0]
+        if load.returncode:
+            self.fail(f"the requests that are not counted failed: {text[-400:]}")
+        os.remove(os.path.join(folder, "result.json"))
+
     def load(self, options, clients, folder):
         path = os.path.join(folder, "result.json")
-        requests, warmups = options.requests or max(3, 96 // clients) * clients, min(clients, 4)
-        command = [TRIREME, "bench", "serve", "--base-url", self.url, "--random-vocab", str(options.vocab), "--num-prompts", str(requests),
-                   "--num-warmups", str(warmups), "--max-concurrency", str(clients), "--random-input-len", str(PROMPT),
-                   "--random-output-len", str(ANSWER), "--ignore-eos", "--disable-tqdm", "--seed", str(options.seed), "--metric-percentiles", "99",
-                   "--save-result", "--save-detailed", "--result-dir", folder, "--result-filename", "result.json"]
+        requests = options.requests or max(3, 96 // clients) * clients
+        self.warm_up(options, clients, folder)
         before, cut = cpu_seconds(self.process.pid), False
-        load = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        load = self.begin_load(options, clients, requests, folder)
         try:
             load.wait(options.limit)
         except subprocess.TimeoutExpired:
@@ -140,17 +153,16 @@ class Server:
         if cut:
             self.end_now()
         text = load.communicate()[0]
-        options.seed += 1
         if load.returncode and not cut:
             self.fail(f"the load failed: {text[-400:]}")
-        result = {"ttfts": [], "itls": [], "duration": options.limit}  # cut in the requests that are not counted
+        result = {"ttfts": [], "itls": [], "duration": options.limit}  # cut before the first token
         if os.path.exists(path):
             with open(path) as f:
                 result = json.load(f)
             os.remove(path)
         if cut:
             figures |= reached(result)
-            tokens = figures[TOKENS] + warmups * ANSWER if figures[TOKENS] else float("nan")
+            tokens = figures[TOKENS] or float("nan")
         elif result.get("failed"):
             self.fail(f"{result['failed']} requests failed")
         else:
