@@ -19,6 +19,8 @@ struct hub_http {
     long patience_s;
 };
 
+enum { MESSAGE_MAX = 16 << 10 };
+
 struct hub_transfer {
     struct hub_http *http;
     CURL *easy;
@@ -109,7 +111,6 @@ static bool is_body(long status) {
 }
 
 static size_t on_body(char *data, size_t size, size_t count, void *ctx) {
-    enum { MESSAGE_MAX = 16 << 10 };
     struct hub_request *r = ctx;
     struct hub_transfer *t = r->transfer;
     size_t len = size * count;
@@ -119,7 +120,6 @@ static size_t on_body(char *data, size_t size, size_t count, void *ctx) {
         t->stopped = !r->take_body(r->ctx, r, (const uint8_t *)data, len);
         return t->stopped ? 0 : len;
     }
-    t->message.limit = MESSAGE_MAX;
     buf_add(&t->message, data, MIN(len, MESSAGE_MAX - t->message.len));
     return t->message.len < MESSAGE_MAX ? len : 0; /* nobody reads more of an error */
 }
@@ -270,7 +270,7 @@ void hub_http_start(struct hub_http *http, struct hub_request *r) {
     CHECK(!r->transfer && r->take_body && (!r->is_range || r->end > r->first));
     *t = (struct hub_transfer){.http = http, .easy = curl_easy_init(), .url = mem_strdup(r->url)};
     CHECK(t->easy);
-    buf_init(&t->message, 0);
+    buf_init(&t->message, MESSAGE_MAX);
     r->transfer = t;
     add_transfer(r);
 }
