@@ -60,6 +60,9 @@ check convert_writes_not_over_what_it_reads says 2 'while it is read' "$trireme"
 check convert_to_a_folder says 0 'wrote' "$trireme" convert "$dir/demo.gguf" "$dir/demo"
 check convert_writes_over_no_folder says 2 '--force' "$trireme" quantize "$model" "$dir/demo" int8
 check tokenize_takes_arguments says 0 '3066,1267,320' "$trireme" tokenize "$model" 'Hello you'
+tokens_of() { printf '{"text":"Hello you"}\n{"text":"Hello you","offsets":true}\n{"text":3}\n' | "$trireme" tokenize "$model" --jsonl | tr '\n' ' '; }
+tokenize_answers_line_by_line() { [ "$(tokens_of)" = '{"ids":[3066,1267,320]} {"ids":[3066,1267,320],"offsets":[[0,0],[0,5],[5,9]]} {"error":"\"text\" must be a string"} ' ] || { tokens_of; return 1; }; }
+check tokenize_answers_line_by_line tokenize_answers_line_by_line
 check decode_takes_arguments says 0 'Hello you' "$trireme" decode "$model" 3066,1267,320
 check decode_takes_ids_one_by_one says 0 'Hello you' "$trireme" decode "$model" 3066 1267 320
 check decode_takes_a_flag says 0 'Hello you' "$trireme" decode --model "$model" --ids 3066,1267,320
