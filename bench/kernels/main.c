@@ -5,6 +5,7 @@
  *
  *     bench_kernels [SHAPE [FOLDER [ISA]]]
  *     bench_kernels decode|prefill COUNT MODEL     so many tokens of a folder or GGUF file, nothing else
+ *     bench_kernels decode COUNT MODEL STREAMS     the same of up to 64 streams at once
  *     bench_kernels speeds MODEL                   one line of JSON: bench/cpu
  *     bench_kernels long TOKENS MODEL              the same of one long prompt, and steps behind it
  *     bench_kernels pack MODEL                     leaves packed weights in TRIREME_CACHE_DIR
@@ -423,14 +424,14 @@ static int bench_rows(const char *type_name, uint32_t n, uint32_t k, uint32_t on
 }
 
 /* What a profile is taken of. */
-static int only_tokens(const char *what, int count, const char *path, struct device *dev,
-                       struct stream *s, struct error *err) {
+static int only_tokens(const char *what, int count, const char *path, uint32_t streams,
+                       struct device *dev, struct stream *s, struct error *err) {
     static struct rig r;
     int rc = rig_open(&r, path, SLOTS, CONTEXT_MAX, dev, s, err);
     if (!rc && !strcmp(what, "prefill"))
         prefill(&r, s, MIN((uint32_t)count, (uint32_t)ROWS));
     for (int i = 0; !rc && !strcmp(what, "decode") && i < count; i++)
-        decode_step(&r, s, 1);
+        decode_step(&r, s, streams);
     return rc;
 }
 
@@ -549,7 +550,8 @@ int main(int argc, char **argv) {
                ? fprintf(stderr, "%s\n", err.text),
                1 : 0;
     if (tokens)
-        return only_tokens(argv[1], atoi(argv[2]), argv[3], dev, s, &err)
+        return only_tokens(argv[1], atoi(argv[2]), argv[3],
+                           argc > 4 ? (uint32_t)MIN(MAX(atoi(argv[4]), 1), SLOTS) : 1, dev, s, &err)
                ? fprintf(stderr, "%s\n", err.text),
                1 : 0;
     struct machine m = {.threads = (int)dev->thread_count};
