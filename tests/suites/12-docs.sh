@@ -10,6 +10,8 @@ if python3 tests/goldens/models/table.py --check; then ok docs.models
 else not_ok docs.models "docs/models.md is stale: python3 tests/goldens/models/table.py"; fi
 if out=$(python3 tests/tools/docker_variables.py --check 2>&1); then ok docs.docker_variables
 else not_ok docs.docker_variables "python3 tests/tools/docker_variables.py: $out"; fi
+if cmp -s <(tests/gpu/status.sh --print) docs/gpu-status.md; then ok docs.gpu_status
+else not_ok docs.gpu_status "docs/gpu-status.md is stale: ./dev gpu --status writes it, of the ledger and of tests/gpu/emulated.md"; fi
 lost=$(grep -ohE '\]\(([^)#]+)\)' README.md docs/*.md | sed 's/^](//; s/)$//' | grep -v '^http' | sort -u |
     while read -r link; do [ -e "$link" ] || [ -e "docs/$link" ] || printf '%s ' "$link"; done)
 if [ -z "$lost" ]; then ok docs.links; else not_ok docs.links "these lead nowhere: $lost"; fi
