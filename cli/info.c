@@ -5,6 +5,7 @@
 #include "cli/report.h"
 
 #include "base/fsutil.h"
+#include "base/memory_limit.h"
 #include "formats/config.h"
 #include "formats/gguf.h"
 #include "model/load/quantized.h"
@@ -305,7 +306,7 @@ static void tell_embeddings(const struct report *r, const char *dir) {
 
 static void tell_machine(const struct report *r) {
     char size[HUMAN_MAX];
-    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t memory = memory_limit("");
     report_row(r, "this machine", "%s of memory, %ld CPUs", human(memory, "B", size),
                sysconf(_SC_NPROCESSORS_ONLN));
     report_number(r, "memory_bytes", (double)memory);

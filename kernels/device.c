@@ -1,9 +1,8 @@
 /* device_open: the CPU, and the kinds that a program brings along. */
 #include "kernels/device.h"
 
-#include <stdio.h>
-
 #include "base/log.h"
+#include "base/memory_limit.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/integer_groups.h"
 #include "kernels/integers.h"
@@ -61,17 +60,8 @@ int device_open(const struct device_options *options, struct device **out, struc
 /* ---- memory ---- */
 
 uint64_t device_memory_available(struct device *dev) {
-    if (device_memory_free(dev))
-        return device_memory_free(dev);
-    char line[128];
-    unsigned long long kb = 0;
-    FILE *f = fopen("/proc/meminfo", "re");
-    while (f && fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %llu kB", &kb) == 1)
-            break;
-    if (f)
-        fclose(f);
-    return (uint64_t)kb * 1024;
+    uint64_t own = device_memory_free(dev);
+    return own ? own : memory_available("");
 }
 
 enum compute_type device_compute(const struct device *dev, const struct matrix *w) {

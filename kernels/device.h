@@ -94,7 +94,7 @@ struct device {
     /* Names the order that ops->pack makes: equal names, equal bytes, in one build of the program. */
     char packed_order[64];
     uint32_t thread_count;
-    uint64_t memory_bytes;             /* total, for the memory plan */
+    uint64_t memory_bytes;             /* in all; of the CPU: what the process may have of it */
     enum storage_type activation_type; /* of every activation buffer: f32 on the CPU */
     /* of products with weights that allow it (device_compute) */
     enum compute_type compute;
@@ -261,7 +261,8 @@ static inline void *device_native_stream(struct stream *s) {
 static inline uint64_t device_memory_free(struct device *dev) {
     return dev->calls->memory_free ? dev->calls->memory_free(dev) : 0;
 }
-/* What may be allocated now: that, or what is available of the machine's memory. */
+/* Bytes that may be allocated now: those, or what the machine and the process's control groups have
+ * left (memory_available: at least 1 where that is known, 0: it is not). */
 uint64_t device_memory_available(struct device *dev);
 
 #endif

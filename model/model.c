@@ -320,7 +320,7 @@ int memory_plan_make(struct memory_plan *plan, const struct model *model,
         count = blocks_a_slot * request->slot_count;
         if (request->memory_max)
             count = MIN(count, room_within(request->memory_max, plan) / kv->block_bytes);
-        else if (limit)
+        else if (request->memory_free)
             count = MIN(count, MAX(limit / kv->block_bytes, blocks_a_slot));
     }
     count = MIN(count, (uint64_t)1 << 24);

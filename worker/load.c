@@ -197,10 +197,11 @@ static uint32_t step_tokens(const struct loaded *l, const struct worker_settings
 }
 
 static int allocate_memory(struct loaded *l, const struct worker_settings *s, struct error *err) {
-    uint64_t memory_free = device_memory_available(l->dev);
-    /* all of them here */
+    uint64_t memory_free = device_memory_available(l->dev),
+             ranks = (uint64_t)l->ranks.place.tp * l->ranks.place.pp;
+    /* all of them here; a byte of a full group stays one, since 0 says that nothing is known */
     if (!device_memory_free(l->dev))
-        memory_free /= l->ranks.place.tp * l->ranks.place.pp;
+        memory_free = (memory_free + ranks - 1) / ranks;
     uint32_t slots = slot_count_for_memory(l, (uint32_t)s->slots, memory_free),
              context = l->model.spec.max_context;
     if (s->max_context > context)

@@ -6,8 +6,8 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/sysinfo.h>
 
+#include "base/memory_limit.h"
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/int8.h"
@@ -189,19 +189,17 @@ int cpu_device_open(const struct device_options *options, struct device **out, s
     if (rc)
         return rc;
     struct cpu_device *cpu = mem_alloc(sizeof *cpu);
-    struct sysinfo info;
     int threads = options->thread_count > 0 ? options->thread_count : default_threads();
     cpu->dev = (struct device){.calls = &CPU_CALLS,
                                .ops = OPS[isa],
                                .kind = DEVICE_CPU,
                                .thread_count = (uint32_t)MIN(threads, CPU_THREADS_MAX),
+                               .memory_bytes = memory_limit(""),
                                .step_tokens = DEVICE_STEP_TOKENS,
                                .activation_type = STORAGE_F32,
                                .compute = compute,
                                .bf16_of_blocks = isa == CPU_ISA_AMX,
                                .in_order_at_once = true};
-    if (!sysinfo(&info))
-        cpu->dev.memory_bytes = (uint64_t)info.totalram * info.mem_unit;
     snprintf(cpu->dev.isa, sizeof cpu->dev.isa, "%s", cpu_isa_name(isa));
     cpu->features = features;
     cpu_name(cpu->dev.name, sizeof cpu->dev.name);

@@ -233,6 +233,10 @@ TEST(the_memory_plan_says_what_fits) {
     EXPECT(!memory_plan_make(&plan, &model, &kv, &request, &err) && plan.block_count == 3);
     request.memory_max += (uint64_t)1 << 20; /* more than every slot can fill is not taken */
     EXPECT(!memory_plan_make(&plan, &model, &kv, &request, &err) && plan.block_count == 16);
+    request.memory_max = 0;
+    request.memory_free = 1; /* none is left, which is not the same as unknown: one slot's blocks */
+    EXPECT_EQ(memory_plan_make(&plan, &model, &kv, &request, &err), ERR_LIMIT);
+    EXPECT_EQ(plan.block_count, 4);
     EXPECT(kv_geometry_of(&kv, &model, STORAGE_NONE, 17, &err) == ERR_UNSUPPORTED);
     close_model(rc);
     drop_dir();

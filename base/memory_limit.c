@@ -1,0 +1,138 @@
+#include "base/memory_limit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/base.h"
+
+enum { LINE_BYTES = 4096 + 64, PATH_BYTES = 2 * 4096 };
+
+/* Where a group's files lie, and what they are called. */
+struct layout {
+    const char *folder, *limits[2], *usage, *file_caches[2];
+};
+
+static const struct layout V1 = {.folder = "sys/fs/cgroup/memory",
+                                 .limits = {"memory.limit_in_bytes"},
+                                 .usage = "memory.usage_in_bytes",
+                                 .file_caches = {"total_inactive_file", "total_active_file"}},
+                           V2 = {.folder = "sys/fs/cgroup",
+                                 .limits = {"memory.max", "memory.high"},
+                                 .usage = "memory.current",
+                                 .file_caches = {"inactive_file", "active_file"}};
+
+struct memory {
+    uint64_t limit, available; /* UINT64_MAX: no bound */
+};
+
+/* A number at the start of a text, after blanks; `otherwise` where there is none ("max"). */
+static uint64_t number_of(const char *text, uint64_t otherwise) {
+    text += strspn(text, " \t");
+    return *text >= '0' && *text <= '9' ? strtoull(text, NULL, 10) : otherwise;
+}
+
+/* The number after `name` in a file of one figure a line; name "": the file's only figure. */
+static uint64_t figure(const char *path, const char *name, uint64_t otherwise) {
+    char line[LINE_BYTES];
+    size_t len = strlen(name);
+    uint64_t value = otherwise;
+    FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f))
+        if (!len || (!strncmp(line, name, len) && strchr(" \t", line[len]))) {
+            value = number_of(line + len, otherwise);
+            break;
+        }
+    if (f)
+        fclose(f);
+    return value;
+}
+
+static uint64_t less(uint64_t a, uint64_t b) {
+    return a > b ? a - b : 0;
+}
+
+static void bound_by_group(struct memory *m, const char *root, const struct layout *files,
+                           const char *group) {
+    char path[PATH_BYTES];
+    uint64_t limit = UINT64_MAX, cached = 0;
+    for (size_t i = 0; i < ARRAY_LEN(files->limits) && files->limits[i]; i++) {
+        snprintf(path, sizeof path, "%s/%s%s/%s", root, files->folder, group, files->limits[i]);
+        uint64_t bound = figure(path, "", UINT64_MAX);
+        limit = MIN(limit, bound);
+    }
+    if (limit == UINT64_MAX)
+        return;
+    snprintf(path, sizeof path, "%s/%s%s/%s", root, files->folder, group, files->usage);
+    uint64_t used = figure(path, "", 0);
+    snprintf(path, sizeof path, "%s/%s%s/memory.stat", root, files->folder, group);
+    for (size_t i = 0; i < ARRAY_LEN(files->file_caches); i++)
+        cached += figure(path, files->file_caches[i], 0);
+    m->limit = MIN(m->limit, limit);
+    uint64_t left = less(limit, less(used, cached));
+    m->available = MIN(m->available, left);
+}
+
+/* A container may see its own group as the root, and yet be told the path that it has outside: what
+ * of it is not there bounds nothing, and the root is read in any case. */
+static void bound_by_groups(struct memory *m, const char *root, const struct layout *files,
+                            char *group) {
+    char *slash;
+    while ((slash = strrchr(group, '/'))) {
+        if (slash[1])
+            bound_by_group(m, root, files, group);
+        *slash = 0;
+    }
+    bound_by_group(m, root, files, "");
+}
+
+/* Whether a list as "hugetlb,memory" names memory. */
+static bool has_memory(const char *controllers, size_t len) {
+    static const char NAME[] = "memory";
+    for (const char *at = controllers, *end = at + len; at < end; at++) {
+        size_t n = strcspn(at, ",:");
+        if (n == sizeof NAME - 1 && !memcmp(at, NAME, n))
+            return true;
+        at += n;
+    }
+    return false;
+}
+
+/* One line of proc/self/cgroup, number:controllers:path; that of the second kind names none. */
+static void bound_by_line(struct memory *m, const char *root, char *line) {
+    line[strcspn(line, "\n")] = 0;
+    char *controllers = strchr(line, ':'),
+         *path = controllers ? strchr(controllers + 1, ':') : NULL;
+    if (!path || path[1] != '/')
+        return;
+    controllers++;
+    if (!strncmp(line, "0::", 3))
+        bound_by_groups(m, root, &V2, path + 1);
+    else if (has_memory(controllers, (size_t)(path - controllers)))
+        bound_by_groups(m, root, &V1, path + 1);
+}
+
+static struct memory memory_read(const char *root) {
+    char path[PATH_BYTES], line[LINE_BYTES];
+    snprintf(path, sizeof path, "%s/proc/meminfo", root);
+    uint64_t total = figure(path, "MemTotal:", 0), available = figure(path, "MemAvailable:", 0);
+    struct memory m = {.limit = total ? total * 1024 : UINT64_MAX,
+                       .available = available ? available * 1024 : UINT64_MAX};
+    snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+    FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f))
+        bound_by_line(&m, root, line);
+    if (f)
+        fclose(f);
+    return m;
+}
+
+uint64_t memory_limit(const char *root) {
+    struct memory m = memory_read(root);
+    return m.limit == UINT64_MAX ? 0 : m.limit;
+}
+
+uint64_t memory_available(const char *root) {
+    struct memory m = memory_read(root);
+    return m.available == UINT64_MAX ? 0 : MAX(m.available, (uint64_t)1);
+}
