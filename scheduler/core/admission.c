@@ -10,7 +10,8 @@
 enum {
     GUESS_WEIGHT = 4,          /* of the guess, in slots that came free */
     GUESS_OUTPUT_TOKENS = 256, /* of a request that says no less */
-    FEW = 4                    /* that many are no crowd */
+    FEW = 4,                   /* that many are no crowd, */
+    CROWD_MS = 10000           /* unless there was one so short a time ago */
 };
 static const double KEEP = 0.98; /* of what was observed, at each observation */
 
@@ -119,9 +120,20 @@ double admission_wait_ms(const struct sched *s, const struct request *request) {
     return wait + slots_ms(s, request->model) * share_of_slots(request);
 }
 
-bool admission_is_crowded(const struct request *request) {
-    const struct model *model = request->model;
-    return model->admission.running + model->waiting.count > FEW;
+void admission_queued(const struct sched *s, const struct sequence *q) {
+    struct model *model = q->request->model;
+    struct admission *a = &model->admission;
+    if (a->running + model->waiting.count <= FEW || request_is_probe(q->request))
+        return;
+    if (s->now >= a->crowd_until)
+        a->crowd_began = q->request->arrival;
+    a->crowd_until = s->now + CROWD_MS;
+}
+
+bool admission_is_crowded(const struct sched *s, const struct request *request) {
+    const struct admission *a = &request->model->admission;
+    return a->running + request->model->waiting.count > FEW ||
+           (s->now < a->crowd_until && request->arrival > a->crowd_began);
 }
 
 /* ---- Prompts in slots ---- */

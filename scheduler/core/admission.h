@@ -21,7 +21,10 @@
  * until then. Prompts of other tenants count as far as they take turns with this tenant's.
  *
  * A handful is no crowd: while no more than four wait or have slots, the newcomer among them, the server's
- * bound refuses nobody: a person with a few long prompts, or with one slot, rather waits.
+ * bound refuses nobody: a person with a few long prompts, or with one slot, rather waits. But a crowd of
+ * which most are refused is a handful again at each moment in which a slot comes free, and whoever comes
+ * in such a moment would wait for a whole answer, or until others have gone before. So for ten seconds
+ * after more than four were there those that come after the crowd began are judged as it was.
  *
  * Threading: the core's.
  */
@@ -44,6 +47,9 @@ struct admission {
     uint32_t running;
     int64_t placed_sum; /* when they were placed */
     uint64_t steps_sum; /* how many steps each is guessed to take */
+    /* Of the last crowd */
+    int64_t crowd_until;  /* 0: there was none */
+    uint64_t crowd_began; /* request.arrival of the one that made it one */
 };
 
 /* A slot of this model came free after so long. */
@@ -57,8 +63,11 @@ uint32_t admission_guess_tokens(const struct request *request);
 /* What a queued request has to wait for a slot at the end of its queue, in ms; 0: not known, or one
  * is about to come free for it. O(tenants + replicas). */
 double admission_wait_ms(const struct sched *s, const struct request *request);
-/* Do more than a handful wait or have slots, the queued request among them? */
-bool admission_is_crowded(const struct request *request);
+/* q has entered its model's queue: does it make a crowd? O(1). */
+void admission_queued(const struct sched *s, const struct sequence *q);
+/* Do more than a handful wait or have slots, the queued request among them, or did they a short time
+ * ago, before it came? O(1). */
+bool admission_is_crowded(const struct sched *s, const struct request *request);
 /* After prefix_find on r, where q may be placed: how many ms later than alone its first token comes
  * there, or that of a longer prompt of its tenant which it goes before; 0: not known. O(running). */
 double admission_delay_ms(const struct sched *s, const struct sequence *q, const struct replica *r);

@@ -399,7 +399,7 @@ static bool wake_next(struct sched *s, const struct model *model) {
 static bool comes_too_late(const struct sched *s, const struct sequence *q,
                            const struct replica *r) {
     double most = q->request->fresh && q == q->request->sequences
-                      ? request_most_wait_ms(s, q->request, admission_is_crowded(q->request))
+                      ? request_most_wait_ms(s, q->request, admission_is_crowded(s, q->request))
                       : INFINITY;
     return most < INFINITY && admission_delay_ms(s, q, r) > most;
 }

@@ -56,6 +56,7 @@ static void enter_queue(struct sched *s, struct sequence *q) {
     if (seq_is_resumed(q))
         q->recompute_cost = recompute_cost(s, q);
     waiting_add(&q->request->model->waiting, q);
+    admission_queued(s, q);
     count_waiting(s, q, 1);
 }
 static void leave_queue(struct sched *s, struct sequence *q, enum seq_state to) {

@@ -209,7 +209,7 @@ static struct request *newest_fresh(struct sched *s, const struct model *model) 
 static bool waits_too_long(const struct sched *s, const struct request *request) {
     if (request->sequences[0].started || !request->model || !request->tenant->heap.count)
         return false;
-    double most = request_most_wait_ms(s, request, admission_is_crowded(request));
+    double most = request_most_wait_ms(s, request, admission_is_crowded(s, request));
     return most < INFINITY && admission_wait_ms(s, request) > most;
 }
 
