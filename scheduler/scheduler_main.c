@@ -62,8 +62,8 @@ static const struct option_row rows[] = {
     ROW("queue-wait", queue_wait_ms, OPTION_DURATION, .fallback = "10s", .min = 0, .max = 86400000,
         .unit = "ms",
         .help =
-            "A new request whose first token is expected to come later than alone by more than this is 429, unless no more than "
-            "four are there; 0: no bound."),
+            "A new request whose first token is expected to come later than alone by more than this is 429, unless in the "
+            "last ten seconds there were never more than four; 0: no bound."),
     ROW("step-tokens", step_tokens, OPTION_INT, .max = 1 << 20, .unit = "tokens",
         .aliases = "-b --batch-size --max-prefill-tokens",
         .help = "Most tokens of a step; 0: what the worker takes."),
