@@ -214,6 +214,9 @@ static void note_prompt_token(const struct answer *a, struct choice *c,
         return;
     struct token_logprobs shown = *lp;
     shown.count = MIN(shown.count, 1 + a->top_prompt_logprobs);
+    const bool is_named = a->writer.dialect == GENREQ_GENERATE || genreq_is_tgi(a->writer.dialect);
+    if (is_named && !lp->count) /* it came without; an entry begins with the token's own */
+        return;
     if (a->writer.dialect == GENREQ_GENERATE) {
         static const float NONE = NAN; /* where SGLang begins, it tells the token alone */
         size_t place = sub->prompt.count - c->echo_count;

@@ -135,6 +135,25 @@ def test_random_requests():
     return f"seed {seed}: " + ", ".join(f"{n} times {status}" for status, n in sorted(statuses.items()))
 
 
+def test_each_field_alone():
+    """Each field of each path beside what its request needs, truth values as true."""
+    rng, asked = random.Random(1), 0
+    with Echo("tool <tool_call> </think>") as e:
+        asker = Asker(e.port)
+        for path, fields in asker.bodies():
+            for name, schema in fields.items():
+                body = asker.base(path)
+                value_of = fitting(rng, schema)
+                body[name] = True if value_of is False else value_of
+                try:
+                    asker.check("POST", path, body)
+                except Exception as error:
+                    raise AssertionError(f"{path} {json.dumps(body)[:400]}: {error}") from error
+                asked += 1
+    assert asked > 1000
+    return f"{asked} fields"
+
+
 def test_every_bound():
     """Each number at its bounds is taken, or refused for another reason; past them it is refused by name."""
     bounds = 0
