@@ -288,7 +288,6 @@ static uint64_t plan_awaited(struct executor *e, const struct wire_plan *plan) {
 static int prepare_ranks(struct executor *e, const struct wire_plan *plan, struct error *err) {
     struct ranks *ranks = &e->loaded.ranks;
     int rc = plan->number == 1 ? ranks_form(ranks, plan->comm_id, err) : ranks_failed(ranks, err);
-    e->loaded.stepper.paused = !ranks_record(ranks);
     if (!rc)
         rc = ranks_answer(ranks) ? send_tokens(e, plan->number, err)
                                  : receive_tokens(e, plan_awaited(e, plan), err);

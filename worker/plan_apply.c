@@ -191,15 +191,13 @@ static void run_batch(struct plan_apply *a, struct flight *f) {
                                .sample_count = b.samples};
     const struct sample_masks *masks = constraints_concern(a->constraints, f) ? &a->masks : NULL;
     a->masked = f;
-    if (ranks_are_alone(&l->ranks)) {
+    if (ranks_record(&l->ranks)) {
         stepper_put(&l->stepper, l->stream, &input, &f->out, masks);
-        if (b.states)
-            forward_states(&l->forward, l->stream, a->state_rows, b.states, f->states);
-        return;
+    } else {
+        forward_layers(&l->forward, l->stream, &input);
+        if (b.samples && shard_is_last(&l->ranks.shard))
+            forward_sample(&l->forward, l->stream, &f->out, masks);
     }
-    forward_layers(&l->forward, l->stream, &input);
-    if (b.samples && shard_is_last(&l->ranks.shard))
-        forward_sample(&l->forward, l->stream, &f->out, masks);
     if (b.states && ranks_answer(&l->ranks))
         forward_states(&l->forward, l->stream, a->state_rows, b.states, f->states);
 }

@@ -98,7 +98,7 @@ static void play_half(struct stepper *t, struct stream *s, const struct sample_o
 void stepper_put(struct stepper *t, struct stream *s, const struct step_input *in,
                  const struct sample_out *out, const struct sample_masks *masks) {
     struct forward *f = t->forward;
-    if (t->paused || in->row_count > t->rows_max || !is_decode(in)) {
+    if (in->row_count > t->rows_max || !is_decode(in)) {
         forward_layers(f, s, in);
         if (in->sample_count)
             forward_sample(f, s, out, masks);

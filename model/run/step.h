@@ -38,7 +38,6 @@ struct stepper {
     struct step_graph graphs[STEP_GRAPHS_MAX];
     uint32_t graph_count;
     uint64_t launch_count; /* of graphs */
-    bool paused;           /* no graph is made or launched: steps are put operation by operation */
 };
 
 /* graphs false: never any. results_max: entries of the smallest array of results (padding rows
