@@ -3,6 +3,7 @@
 
 #include "base/fsutil.h"
 #include "base/hash.h"
+#include "capture.h"
 #include "check.h"
 
 #include <elf.h>
@@ -40,15 +41,12 @@ static const char *in_place(const char *name) {
 
 /* What is opened; said: the log's lines. */
 static char *opened(const char *wanted) {
-    FILE *log = tmpfile();
-    int before = dup(STDERR_FILENO);
-    CHECK(log && before >= 0 && dup2(fileno(log), STDERR_FILENO) >= 0);
+    struct buf log = {0};
+    struct capture c = capture_begin(STDERR_FILENO);
     char *folder = cache_folder_open(wanted, "compiled texts");
-    dup2(before, STDERR_FILENO);
-    close(before);
-    rewind(log);
-    said[fread(said, 1, sizeof said - 1, log)] = 0;
-    fclose(log);
+    capture_end(&c, &log);
+    snprintf(said, sizeof said, "%s", buf_text(&log));
+    buf_release(&log);
     return folder;
 }
 

@@ -1,5 +1,6 @@
 #include "base/base.h"
 #include "base/option.h"
+#include "capture.h"
 #include "check.h"
 
 #include <stdio.h>
@@ -325,19 +326,12 @@ TEST(option_to_flags_round_trips) {
 /* Standard output of fn. */
 static const char *output_of(void (*fn)(void)) {
     static char text[8192];
-    char path[] = "/tmp/trireme-test-help-XXXXXX";
-    int fd = mkstemp(path), saved;
-    unlink(path);
-    fflush(stdout);
-    saved = dup(STDOUT_FILENO);
-    dup2(fd, STDOUT_FILENO);
+    struct buf out = {0};
+    struct capture c = capture_begin(STDOUT_FILENO);
     fn();
-    fflush(stdout);
-    dup2(saved, STDOUT_FILENO);
-    ssize_t n = pread(fd, text, sizeof text - 1, 0);
-    text[n > 0 ? n : 0] = 0;
-    close(fd);
-    close(saved);
+    capture_end(&c, &out);
+    snprintf(text, sizeof text, "%s", buf_text(&out));
+    buf_release(&out);
     return text;
 }
 

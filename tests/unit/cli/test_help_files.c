@@ -3,6 +3,7 @@
 
 #include "base/base.h"
 #include "base/fsutil.h"
+#include "capture.h"
 #include "check.h"
 
 #include <stdio.h>
@@ -74,18 +75,11 @@ TEST(help_of_a_shell_nobody_has_written_is_refused) {
     struct error err = {0};
     EXPECT_EQ(help_completion_print("tcsh", COMMANDS, ARRAY_LEN(COMMANDS), &err), ERR_INVALID);
     EXPECT(strstr(err.text, "'tcsh'") && strstr(err.text, "bash"));
-    fflush(stdout);
-    FILE *out = tmpfile();
-    int before = dup(STDOUT_FILENO);
-    EXPECT(out && before >= 0 && dup2(fileno(out), STDOUT_FILENO) >= 0);
+    struct buf text = {0};
+    struct capture c = capture_begin(STDOUT_FILENO);
     int rc = help_completion_print("zsh", COMMANDS, ARRAY_LEN(COMMANDS), &err);
-    fflush(stdout);
-    dup2(before, STDOUT_FILENO);
-    close(before);
-    char text[4096] = "";
-    rewind(out);
-    text[fread(text, 1, sizeof text - 1, out)] = 0;
-    fclose(out);
+    capture_end(&c, &text);
     EXPECT_EQ(rc, 0);
-    EXPECT(strstr(text, "#compdef trireme") && !strstr(text, "compgen"));
+    EXPECT(strstr(buf_text(&text), "#compdef trireme") && !strstr(buf_text(&text), "compgen"));
+    buf_release(&text);
 }

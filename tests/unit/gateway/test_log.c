@@ -1,37 +1,9 @@
 /* One line in the log for each request. */
+#include "capture.h"
 #include "world.h"
 
 #include "gateway/gateway_metrics.h"
 #include "gateway/request_log.h"
-
-/* Standard error goes to a file from here until capture_end. */
-struct capture {
-    int real, file;
-};
-
-static struct capture capture_begin(void) {
-    char path[] = "/tmp/trireme-gw-log-XXXXXX";
-    struct capture c = {.real = dup(STDERR_FILENO), .file = mkstemp(path)};
-    CHECK(c.real >= 0 && c.file >= 0);
-    unlink(path);
-    dup2(c.file, STDERR_FILENO);
-    return c;
-}
-
-static void capture_read(const struct capture *c, struct buf *out) {
-    char piece[4096];
-    ssize_t n;
-    buf_reset(out);
-    while ((n = pread(c->file, piece, sizeof piece, (off_t)out->len)) > 0)
-        buf_add(out, piece, (size_t)n);
-}
-
-static void capture_end(struct capture *c, struct buf *out) {
-    dup2(c->real, STDERR_FILENO);
-    capture_read(c, out);
-    close(c->real);
-    close(c->file);
-}
 
 /* The line of the log that has these members; NULL: none, or several. Owned by the caller. */
 static cJSON *line_with(const struct buf *log, const char *name, const char *value) {
@@ -68,7 +40,7 @@ TEST(each_request_has_one_line) {
     EXPECT(world_start(&w));
     log_init("test", LOG_INFO, true);
     int64_t began_ms = clock_ms();
-    struct capture capture = capture_begin();
+    struct capture capture = capture_begin(STDERR_FILENO);
     JSON_POST("/v1/completions", "X-Request-Id: whole-1\r\n",
               "{\"prompt\":[5,6,7],\"max_tokens\":9,\"ignore_eos\":true}", &a);
     EXPECT_EQ(a.status, 200);
@@ -169,7 +141,7 @@ TEST(names_of_models_are_one_field_of_the_line) {
                                           .model = ROWS[i].model,
                                           .finish = "stop",
                                           .status = 200};
-        struct capture c = capture_begin();
+        struct capture c = capture_begin(STDERR_FILENO);
         request_log_generation(&line);
         capture_end(&c, &log);
         if (!strstr(buf_text(&log), ROWS[i].field))
