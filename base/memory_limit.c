@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/control_group.h"
 
 enum { LINE_BYTES = 4096 + 64, PATH_BYTES = 2 * 4096 };
 
@@ -77,13 +78,9 @@ static void bound_by_group(struct memory *m, const char *root, const struct layo
  * of it is not there bounds nothing, and the root is read in any case. */
 static void bound_by_groups(struct memory *m, const char *root, const struct layout *files,
                             char *group) {
-    char *slash;
-    while ((slash = strrchr(group, '/'))) {
-        if (slash[1])
-            bound_by_group(m, root, files, group);
-        *slash = 0;
-    }
-    bound_by_group(m, root, files, "");
+    do
+        bound_by_group(m, root, files, group);
+    while (control_group_leave(group));
 }
 
 /* Whether a list as "hugetlb,memory" names memory. */

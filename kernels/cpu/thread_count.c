@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "base/control_group.h"
 
 enum { LINE_BYTES = 1024, PATH_BYTES = 4096 };
 
@@ -65,14 +66,12 @@ static int groups_limit(const char *root, int limit) {
     char line[LINE_BYTES];
     if (!read_line(root, "proc/self/cgroup", line) || strncmp(line, "0::/", 4))
         return limit;
-    char *group = line + 3, *slash;
+    char *group = line + 3;
     group[strcspn(group, "\n")] = 0;
-    while ((slash = strrchr(group, '/'))) {
-        if (slash[1])
-            limit = group_limit(root, group, limit);
-        *slash = 0;
-    }
-    return group_limit(root, "", limit);
+    do
+        limit = group_limit(root, group, limit);
+    while (control_group_leave(group));
+    return limit;
 }
 
 int cpu_thread_count(const char *root, const cpu_set_t *allowed) {
