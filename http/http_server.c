@@ -401,7 +401,7 @@ struct http_server *http_server_new(const struct http_config *config, struct err
     server->listen_fd = -1;
     server->limits = (struct http_limits){config->head_max_bytes, config->target_max_bytes,
                                           config->headers_max, config->body_max_bytes};
-    server->seed = random_u128().lo;
+    server->seed = config->holders_seed ? config->holders_seed : random_u128().lo;
     server->connections.max = config->connections_max;
     server->bodies.max = config->bodies_max_bytes;
     server->unread.max = config->unread_max_bytes;

@@ -103,6 +103,9 @@ struct http_config {
     /* past it a newcomer is answered 503 and closed. What an address holds without a request that
      * runs is bounded by what is free, as http_share.h says */
     uint32_t connections_max;
+    /* of the hash that gives an address its account of http_share.h: nobody else may know it, or he could
+     * share another's. 0: drawn */
+    uint64_t holders_seed;
     /* request line and headers: 431 (414 when the request line alone is too long) */
     uint32_t head_max_bytes;
     uint32_t target_max_bytes; /* request target: 414 */
