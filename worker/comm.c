@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/spin.h"
 #include "worker/comm_wait.h"
 
@@ -48,7 +49,9 @@ struct comm {
     uint32_t self, first, count;
     struct segment *segment;
     uint64_t bytes;
-    bool owned;
+    bool owned, own_memory;
+    struct mesh *mesh;      /* NULL: all share the segment */
+    bool spread;            /* it has met: what is put into the segment goes to the others */
     uint64_t chunk, record; /* next to post; next to post or to take */
     int failed;
     char why[128];
@@ -89,6 +92,34 @@ static char *record_at(const struct comm *c, uint64_t number) {
            number % COMM_RECORDS * record_stride(&c->config);
 }
 
+/* ---- to ranks on other hosts ---- */
+
+/* What a rank sends of what it has put into its segment. */
+enum frame_kind {
+    FRAME_BROKEN, /* it has given up */
+    FRAME_SHARED, /* from the first rank to all: the bytes */
+    FRAME_CHUNK,  /* to its stage; number: of the chunk; the bytes of its area */
+    FRAME_STAGE,  /* to the next stage; number: the ring's head before these bytes */
+    FRAME_TAIL,   /* back; number: the ring's tail */
+    FRAME_RECORD, /* from who samples to all; number: of the record; as it lies there */
+    FRAME_TAKEN   /* back; number: records taken */
+};
+
+static int fail(struct comm *c, int code, const char *why);
+
+static void publish(struct comm *c, uint32_t to, enum frame_kind kind, uint64_t number,
+                    struct bytes data) {
+    if (c->spread && to != c->self && mesh_send(c->mesh, to, kind, number, data) &&
+        kind != FRAME_BROKEN)
+        fail(c, ERR_MEMORY, "no memory for what goes to another host");
+}
+
+static void publish_to_all(struct comm *c, enum frame_kind kind, uint64_t number,
+                           struct bytes data) {
+    for (uint32_t i = 0; c->spread && i < c->count; i++)
+        publish(c, i, kind, number, data);
+}
+
 /* ---- waiting ---- */
 
 typedef bool (*ready_fn)(const struct comm *c, uint64_t goal);
@@ -101,6 +132,7 @@ static int fail(struct comm *c, int code, const char *why) {
     atomic_store(&c->segment->broken, 1);
     for (uint32_t i = 0; i < c->count; i++)
         comm_bell_ring(&c->segment->ranks[i].bell);
+    publish_to_all(c, FRAME_BROKEN, 0, (struct bytes){0});
     return code;
 }
 
@@ -176,7 +208,7 @@ static void name_of(struct u128 id, char out[64]) {
 
 static int open_segment(struct comm *c, struct error *err) {
     char name[64];
-    name_of(c->config.id, name);
+    name_of(c->config.at.id, name);
     int fd = shm_open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return error_set_errno(err, "cannot open shared memory '%s' for the ranks", name);
@@ -199,6 +231,130 @@ static int open_segment(struct comm *c, struct error *err) {
     return 0;
 }
 
+/* ---- from ranks on other hosts ---- */
+
+static bool take_bytes(struct comm *c, const struct mesh_frame *f) {
+    struct channel *ch = channel_from(c, f->from);
+    size_t size = c->config.channel_bytes, n = f->data.len;
+    uint64_t head = atomic_load(&ch->head), tail = atomic_load(&ch->tail);
+    size_t at = head % size; /* its ring is as long: no frame goes past the end */
+    if (f->number != head || n > size - (head - tail) || n > size - at)
+        return false;
+    memcpy(ch->data + at, f->data.data, n);
+    atomic_store_explicit(&ch->head, head + n, memory_order_release);
+    return true;
+}
+
+static bool take_frame(struct comm *c, const struct mesh_frame *f) {
+    struct segment *s = c->segment;
+    struct rank_line *line = &s->ranks[f->from];
+    uint32_t tp = c->place.tp, sampler = (c->place.pp - 1) * tp;
+    switch ((enum frame_kind)f->kind) {
+    case FRAME_BROKEN: atomic_store(&s->broken, 1); return true;
+    case FRAME_SHARED:
+        if (f->from || !f->data.len || f->data.len > COMM_SHARED_MAX || atomic_load(&s->shared_len))
+            return false;
+        memcpy(s->shared, f->data.data, f->data.len);
+        atomic_store(&s->shared_len, f->data.len);
+        return true;
+    case FRAME_CHUNK:
+        if (f->from < c->first || f->from >= c->first + tp || f->data.len > AREA_BYTES ||
+            f->number != atomic_load(&line->posted))
+            return false;
+        if (f->data.len)
+            memcpy(area_of(c, f->from, f->number), f->data.data, f->data.len);
+        atomic_store_explicit(&line->posted, f->number + 1, memory_order_release);
+        return true;
+    case FRAME_STAGE: return c->place.stage && f->from == c->self - tp && take_bytes(c, f);
+    case FRAME_TAIL:
+        if (f->from != c->self + tp || f->number > atomic_load(&channel_from(c, c->self)->head))
+            return false;
+        atomic_store_explicit(&channel_from(c, c->self)->tail, f->number, memory_order_release);
+        return true;
+    case FRAME_RECORD:
+        if (f->from != sampler || f->data.len > record_stride(&c->config) ||
+            f->number != atomic_load(&s->records) ||
+            f->number - atomic_load(&s->ranks[c->self].taken) >= COMM_RECORDS)
+            return false;
+        memcpy(record_at(c, f->number), f->data.data, f->data.len);
+        atomic_store_explicit(&s->records, f->number + 1, memory_order_release);
+        return true;
+    case FRAME_TAKEN:
+        if (c->self != sampler || f->number > atomic_load(&s->records))
+            return false;
+        atomic_store_explicit(&line->taken, f->number, memory_order_release);
+        return true;
+    }
+    return false;
+}
+
+/* On the mesh's thread, or on ours while the last ranks still come. */
+static void on_frame(void *ctx, const struct mesh_frame *frame) {
+    struct comm *c = ctx;
+    if (!take_frame(c, frame)) {
+        log_warn("rank %u sent frame %u, number %llu, out of its turn", frame->from, frame->kind,
+                 (unsigned long long)frame->number);
+        atomic_store(&c->segment->broken, 1);
+    }
+    comm_bell_ring(&c->segment->ranks[c->self].bell);
+}
+
+/* What each rank tells all others when they meet. */
+struct greeting {
+    uint64_t layout, unit;
+    char card[COMM_CARD_MAX];
+};
+
+static int take_greetings(struct comm *c, struct error *err) {
+    struct greeting g;
+    _Static_assert(sizeof g <= MESH_GREETING_MAX, "it must fit");
+    for (uint32_t i = 0; i < c->count; i++) {
+        memcpy(&g, mesh_greeting(c->mesh, i), sizeof g);
+        if (g.layout != layout_of(&c->config))
+            return error_set(err, fail(c, ERR_INVALID, "sizes differ"),
+                             "the ranks of this replica were started with different sizes");
+        c->segment->ranks[i].unit = g.unit;
+        memcpy(c->segment->ranks[i].card, g.card, sizeof g.card);
+    }
+    return 0;
+}
+
+static int join_over_hosts(struct comm *c, struct error *err) {
+    struct greeting own = {.layout = layout_of(&c->config), .unit = c->config.unit};
+    struct mesh_config config = {.self = c->self,
+                                 .count = c->count,
+                                 .key = c->config.at.key,
+                                 .rendezvous = c->config.at.rendezvous,
+                                 .listen = c->config.listen,
+                                 .greeting = &own,
+                                 .greeting_bytes = sizeof own,
+                                 .on_frame = on_frame,
+                                 .ctx = c};
+    int64_t end_ms = clock_ms() + c->config.form_ms;
+    if (c->config.card_bytes)
+        memcpy(own.card, c->config.card, c->config.card_bytes);
+    int rc = mesh_open(&c->mesh, &config, err), met = 0;
+    if (rc)
+        return rc;
+    if (c->config.waiting)
+        atomic_store(c->config.waiting, true);
+    while (!rc && !met) {
+        rc = check_segment(c, end_ms);
+        if (!rc)
+            met = mesh_form(c->mesh, SLICE_MS);
+        if (met < 0)
+            rc = fail(c, met, "what one of them said makes no sense");
+    }
+    if (c->config.waiting)
+        atomic_store(c->config.waiting, false);
+    if (rc)
+        return error_set(err, rc, "the replica's ranks did not meet at '%s': %s", config.rendezvous,
+                         c->why);
+    mesh_start(c->mesh);
+    c->spread = true;
+    return take_greetings(c, err);
+}
+
 static int join(struct comm *c, struct error *err) {
     uint64_t all = c->count == 64 ? UINT64_MAX : ((uint64_t)1 << c->count) - 1, none = 0;
     uint64_t layout = layout_of(&c->config);
@@ -219,15 +375,56 @@ static int join(struct comm *c, struct error *err) {
 
 static void unlink_name(const struct comm *c) {
     char name[64];
-    name_of(c->config.id, name);
+    name_of(c->config.at.id, name);
     if (c->owned)
         shm_unlink(name); /* the first one to get here does it */
 }
 
+/* Of this rank alone: others are sent what it says. */
+static int take_segment(struct comm *c, struct error *err) {
+    size_t size = (c->bytes + LINE - 1) / LINE * LINE;
+    c->segment = aligned_alloc(LINE, size);
+    if (!c->segment)
+        return error_set(err, ERR_MEMORY, "no memory for what the ranks exchange");
+    memset(c->segment, 0, size);
+    c->own_memory = true;
+    return 0;
+}
+
+size_t comm_meeting_new(const char *rendezvous, uint8_t out[COMM_MEETING_MAX]) {
+    struct u128 id = random_u128();
+    if (!rendezvous || !*rendezvous) {
+        memcpy(out, &id, sizeof id);
+        return sizeof id;
+    }
+    size_t len = strnlen(rendezvous, MESH_ADDRESS_MAX - 1);
+    mesh_key_new(out);
+    memcpy(out + MESH_KEY_BYTES, rendezvous, len);
+    return MESH_KEY_BYTES + len;
+}
+
+int comm_meeting_read(struct bytes told, struct comm_meeting *out) {
+    *out = (struct comm_meeting){.rendezvous = ""};
+    if (told.len == sizeof out->id) {
+        memcpy(&out->id, told.data, sizeof out->id);
+        return 0;
+    }
+    if (told.len <= MESH_KEY_BYTES || told.len >= COMM_MEETING_MAX)
+        return ERR_INVALID;
+    memcpy(out->key, told.data, sizeof out->key);
+    memcpy(out->rendezvous, told.data + MESH_KEY_BYTES, told.len - MESH_KEY_BYTES);
+    return 0;
+}
+
 int comm_check(const struct comm_config *config, struct error *err) {
     struct comm c = {.config = *config};
-    c.config.id = random_u128();
+    c.config.at.id = random_u128();
     c.bytes = comm_segment_bytes(config);
+    if (config->listen && *config->listen) {
+        struct error why;
+        int spread = mesh_check(config->listen, !config->place.rank && !config->place.stage, &why);
+        return spread ? error_set(err, spread, "--comm-listen: %s", why.text) : 0;
+    }
     int rc = open_segment(&c, err);
     if (rc)
         return rc;
@@ -246,9 +443,10 @@ int comm_form(struct comm **out, const struct comm_config *config, struct error 
     c->self = c->first + p.rank;
     c->bytes = comm_segment_bytes(config);
     c->segment = config->memory;
-    int rc = c->segment ? 0 : open_segment(c, err);
+    bool spread = *config->at.rendezvous && c->count > 1;
+    int rc = spread ? take_segment(c, err) : c->segment ? 0 : open_segment(c, err);
     if (!rc)
-        rc = join(c, err);
+        rc = spread ? join_over_hosts(c, err) : join(c, err);
     unlink_name(c);
     if (rc) {
         comm_free(&c);
@@ -264,8 +462,11 @@ void comm_free(struct comm **out) {
         return;
     if (c->segment)
         fail(c, ERR_CLOSED, "left");
+    mesh_close(&c->mesh);
     if (c->owned)
         munmap(c->segment, c->bytes);
+    if (c->own_memory)
+        free(c->segment);
     mem_free(c);
     *out = NULL;
 }
@@ -286,6 +487,10 @@ bool comm_has_gpus(const struct comm *c) {
                 return false;
     }
     return true;
+}
+
+bool comm_is_spread(const struct comm *c) {
+    return c->spread;
 }
 
 const void *comm_card(const struct comm *c, uint32_t rank) {
@@ -312,6 +517,7 @@ int comm_share(struct comm *c, void *bytes, size_t len) {
         atomic_store(&c->segment->shared_len, len);
         for (uint32_t i = 1; i < c->count; i++)
             comm_bell_ring(&c->segment->ranks[i].bell);
+        publish_to_all(c, FRAME_SHARED, 0, bytes_of(bytes, len));
     }
     int rc = wait_until(c, is_shared, len, c->config.timeout_ms);
     if (!rc)
@@ -336,6 +542,8 @@ static int exchange(struct comm *c, const void *mine, size_t bytes) {
         memcpy(area_of(c, c->self, c->chunk), mine, bytes);
     atomic_store_explicit(&c->segment->ranks[c->self].posted, c->chunk + 1, memory_order_release);
     ring_stage(c);
+    for (uint32_t i = c->first; c->spread && i < c->first + c->place.tp; i++)
+        publish(c, i, FRAME_CHUNK, c->chunk, bytes_of(mine, bytes));
     return wait_until(c, stage_posted, c->chunk + 1, c->config.timeout_ms);
 }
 
@@ -418,9 +626,12 @@ int comm_send(struct comm *c, const void *data, size_t bytes) {
             return rc;
         size_t room = size - (size_t)(head - atomic_load_explicit(&ch->tail, memory_order_acquire));
         size_t at = head % size, n = MIN(MIN(bytes - done, room), size - at);
+        n = MIN(n, (size_t)MESH_FRAME_MAX);
         memcpy(ch->data + at, (const char *)data + done, n);
         atomic_store_explicit(&ch->head, head + n, memory_order_release);
         comm_bell_ring(&c->segment->ranks[c->self + c->place.tp].bell);
+        publish(c, c->self + c->place.tp, FRAME_STAGE, head,
+                bytes_of((const char *)data + done, n));
         done += n;
     }
     return c->failed;
@@ -440,6 +651,7 @@ int comm_receive(struct comm *c, void *data, size_t bytes) {
         memcpy((char *)data + done, ch->data + at, n);
         atomic_store_explicit(&ch->tail, tail + n, memory_order_release);
         comm_bell_ring(&c->segment->ranks[c->self - c->place.tp].bell);
+        publish(c, c->self - c->place.tp, FRAME_TAIL, tail + n, (struct bytes){0});
         done += n;
     }
     return c->failed;
@@ -479,7 +691,8 @@ int comm_post(struct comm *c, const struct comm_record *record) {
     for (uint32_t i = 0; i < c->count; i++)
         if (i != c->self)
             comm_bell_ring(&c->segment->ranks[i].bell);
-    return 0;
+    publish_to_all(c, FRAME_RECORD, c->record - 1, bytes_of(p, 16 + 2 * column));
+    return c->failed;
 }
 
 int comm_read(struct comm *c, bool wait, struct comm_record *record) {
@@ -498,5 +711,6 @@ int comm_read(struct comm *c, bool wait, struct comm_record *record) {
     memcpy(record->status, p + 16 + column, column);
     atomic_store_explicit(&c->segment->ranks[c->self].taken, ++c->record, memory_order_release);
     comm_bell_ring(&c->segment->ranks[(c->place.pp - 1) * c->place.tp].bell);
-    return 1;
+    publish(c, (c->place.pp - 1) * c->place.tp, FRAME_TAKEN, c->record, (struct bytes){0});
+    return c->failed ? c->failed : 1;
 }

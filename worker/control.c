@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/pulse.h"
 #include "proto/link.h"
+#include "worker/comm.h"
 #include "worker/grammar_store.h"
 #include "worker/worker_metrics.h"
 
@@ -28,12 +29,12 @@ struct control {
     const struct control_config *config;
     struct link_client *link;
     enum phase phase;
-    bool reset_asked;           /* JOB_RESET is on its way */
-    uint32_t registration;      /* tags jobs and answers; counts our own resets */
-    uint32_t ready_incarnation; /* of the Hello that said idle */
-    bool registered_ready;      /* the scheduler has taken that Hello */
-    struct u128 comm_id;        /* of the latest Hello */
-    struct buf held;            /* answer to the latest reset */
+    bool reset_asked;                  /* JOB_RESET is on its way */
+    uint32_t registration;             /* tags jobs and answers; counts our own resets */
+    uint32_t ready_incarnation;        /* of the Hello that said idle */
+    bool registered_ready;             /* the scheduler has taken that Hello */
+    uint8_t comm_id[COMM_MEETING_MAX]; /* of the latest Hello */
+    struct buf held;                   /* answer to the latest reset */
     struct answer answer;
     struct arena arena;
     struct buf scratch;
@@ -98,8 +99,9 @@ static void fill_hello(void *ctx, struct wire_hello *hello) {
     hello->state = c->draining ? WIRE_STATE_DRAINING : WIRE_STATE_IDLE;
     fill_held(c, hello);
     if (hello->tp * hello->pp > 1) {
-        c->comm_id = random_u128(); /* where this registration's ranks meet */
-        hello->comm_id = bytes_of(&c->comm_id, sizeof c->comm_id);
+        /* where this registration's ranks meet: rank 0's counts */
+        size_t len = comm_meeting_new(c->config->settings->comm_listen, c->comm_id);
+        hello->comm_id = bytes_of(c->comm_id, len);
     }
     c->ready_incarnation = hello->incarnation;
 }

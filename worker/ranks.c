@@ -4,6 +4,8 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/fsutil.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "model/run/forward.h"
 
@@ -33,6 +35,7 @@ int ranks_place(struct ranks *r, const struct worker_settings *s, struct error *
     *r = (struct ranks){.place = p,
                         .comm_kind = s->comm,
                         .nccl_path = s->nccl,
+                        .listen = s->comm_listen,
                         .form_ms = s->comm_form_ms ? s->comm_form_ms : 30000,
                         .timeout_ms = s->comm_timeout_ms ? s->comm_timeout_ms : 60000};
     if (p.rank >= p.tp || p.stage >= p.pp || p.tp * p.pp > COMM_RANKS_MAX)
@@ -85,6 +88,7 @@ static struct comm_config comm_config_of(const struct ranks *r) {
                                 .record_max = r->record_max,
                                 .form_ms = r->form_ms,
                                 .timeout_ms = r->timeout_ms,
+                                .listen = r->listen,
                                 .spin_us = SPIN_US,
                                 .waiting = r->progress ? &r->progress->waiting : NULL,
                                 .stopped = r->stopped,
@@ -210,16 +214,34 @@ static int form_peers(struct ranks *r, struct error *err) {
 static const char *how_they_met(const struct ranks *r) {
     if (r->reached)
         return r->nccl ? "each other's memory and NCCL" : "each other's memory";
-    return r->nccl ? "NCCL" : "shared memory";
+    if (r->nccl)
+        return "NCCL";
+    return comm_is_spread(r->comm) ? "messages between hosts" : "shared memory";
+}
+
+/* The number of a GPU on this host, among those of all hosts. Never 0. */
+static uint64_t unit_of_all_hosts(uint64_t unit) {
+    enum { BOOT_ID_MAX = 64 };
+    struct error err;
+    struct buf boot;
+    buf_init(&boot, 0);
+    if (file_read_any("/proc/sys/kernel/random/boot_id", BOOT_ID_MAX, &boot, &err))
+        log_warn("cannot tell this host from others: %s", err.text);
+    uint64_t all = hash64(boot.data, boot.len, unit) | 1;
+    buf_release(&boot);
+    return all;
 }
 
 int ranks_form(struct ranks *r, struct bytes comm_id, struct error *err) {
     struct comm_config config = comm_config_of(r);
     ranks_leave(r);
-    if (comm_id.len != sizeof config.id)
+    if (comm_meeting_read(comm_id, &config.at))
         return error_set(err, ERR_INVALID, "plan 1 does not say where the replica's ranks meet");
-    memcpy(&config.id, comm_id.data, sizeof config.id);
     config.unit = r->nccl_calls ? r->dev->unit : 0;
+    if (*config.at.rendezvous) { /* memory and units of GPUs are those of one host */
+        config.card_bytes = 0;
+        config.unit = config.unit ? unit_of_all_hosts(config.unit) : 0;
+    }
     int rc = comm_form(&r->comm, &config, err);
     if (!rc)
         rc = form_peers(r, err);

@@ -4,8 +4,8 @@
  * between stages of different devices).
  *
  * GPUs that reach each other's memory sum and gather by it (kernels/peers.h), without the host;
- * what they cannot, and what goes from stage to stage, NCCL does where it is there, and shared
- * memory else. All three give the same bits. Which it is, is agreed at each formation: all ranks of
+ * what they cannot, and what goes from stage to stage, NCCL does where it is there, and comm.h
+ * else: by shared memory, or by messages between hosts. All give the same bits. Which it is, is agreed at each formation: all ranks of
  * a stage or none.
  *
  * A formation lives from plan 1 of a registration to the next reset. After an error nothing more is
@@ -38,8 +38,8 @@ struct ranks {
     char *host;            /* staging */
     uint32_t hidden, vocab, max_rows, record_max, sum_width;
     int64_t form_ms, timeout_ms;
-    int comm_kind;         /* of --comm */
-    const char *nccl_path; /* borrowed from the settings */
+    int comm_kind;                  /* of --comm */
+    const char *nccl_path, *listen; /* borrowed from the settings */
     struct worker_progress *progress;
     bool (*stopped)(void *ctx);
     void *stopped_ctx;
@@ -67,7 +67,7 @@ static inline bool ranks_record(const struct ranks *r) {
     return ranks_are_alone(r) || (r->reached && r->place.pp == 1);
 }
 
-/* The 16 bytes of Hello's comm_id, as plan 1 brings them back. ERR_INVALID: they are not. */
+/* Hello's comm_id, as plan 1 brings it back. ERR_INVALID: it is none. */
 MUST_CHECK int ranks_form(struct ranks *r, struct bytes comm_id, struct error *err);
 /* The others' waits end, too; ranks_form may be called again. */
 void ranks_leave(struct ranks *r);

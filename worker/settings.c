@@ -147,6 +147,11 @@ static const struct option_row ROWS[] = {
                 "the fastest that works; all give the same bits"),
     ROW(nccl, "nccl", OPTION_STRING,
         .help = "path of libnccl.so.2; default: where it is usually found"),
+    ROW(comm_listen, "comm-listen", OPTION_STRING,
+        .help =
+            "ranks on several hosts: where this one listens for the others, as they reach it. Of "
+            "rank 0 of stage 0 HOST:PORT, which has all ranks meet there; of others HOST or "
+            "HOST:PORT, default: a free port of the address that leads to rank 0"),
     ROW(comm_form_ms, "comm-form-timeout", OPTION_DURATION, .fallback = "30s", .min = 100,
         .max = 3600000, .unit = "ms", .help = "how long a rank waits for all others to meet"),
     ROW(comm_timeout_ms, "comm-timeout", OPTION_DURATION, .fallback = "60s", .min = 100,

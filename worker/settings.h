@@ -26,7 +26,7 @@ struct worker_settings {
     const char *admin_host;
     int64_t admin_port;
     int log_level, log_format;
-    const char *replica, *stage_layers, *nccl;
+    const char *replica, *stage_layers, *nccl, *comm_listen;
     int comm; /* "auto|shm|nccl|peer" */
     int64_t gpu;
     int64_t rank, tp, stage, pp, comm_form_ms, comm_timeout_ms;

@@ -1,7 +1,9 @@
 /*
- * The shared-memory communicator. Most tests run the ranks as threads on one mapping, so that the
- * thread sanitizer sees every exchange; the last ones are processes on a real segment.
+ * The communicator. Most tests run the ranks as threads, once on one mapping and once with messages
+ * between them, so that the thread sanitizer sees every exchange; the last ones are processes on a real
+ * segment.
  */
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <math.h>
 #include <pthread.h>
@@ -30,6 +32,7 @@ struct member {
 struct crew {
     uint32_t tp, pp;
     void *memory;
+    struct comm_meeting at;
     int (*work)(struct member *m);
     _Atomic bool stop;
     struct member members[TP_MAX * PP_MAX];
@@ -41,7 +44,7 @@ static bool crew_stopped(void *ctx) {
 
 static struct comm_config config_of(struct crew *crew, struct comm_place place) {
     return (struct comm_config){.place = place,
-                                .id = {1, 2},
+                                .at = crew->at,
                                 .channel_bytes = CHANNEL,
                                 .record_max = RECORDS_MAX,
                                 .form_ms = 20000,
@@ -71,9 +74,29 @@ static void *segment_new(uint32_t tp, uint32_t pp) {
     return p;
 }
 
+/* A port that was free a moment ago, on the loopback. */
+static int free_port(void) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(fd, (struct sockaddr *)&at, len) || getsockname(fd, (struct sockaddr *)&at, &len))
+        abort();
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
+static struct comm_meeting over_hosts(void) {
+    struct comm_meeting at = {.rendezvous = ""};
+    snprintf(at.rendezvous, sizeof at.rendezvous, "127.0.0.1:%d", free_port());
+    mesh_key_new(at.key);
+    return at;
+}
+
 /* 0 when every member's work returned 0. */
-static int crew_run(struct crew *crew, uint32_t tp, uint32_t pp, int (*work)(struct member *m)) {
+static int crew_run_at(struct crew *crew, struct comm_meeting at, uint32_t tp, uint32_t pp,
+                       int (*work)(struct member *m)) {
     int rc = 0;
+    crew->at = at;
     crew->tp = tp;
     crew->pp = pp;
     crew->work = work;
@@ -93,6 +116,15 @@ static int crew_run(struct crew *crew, uint32_t tp, uint32_t pp, int (*work)(str
     }
     free(crew->memory);
     return rc;
+}
+
+/* In shared memory, and as if each were on a host of its own: the same comes of both. */
+static int crew_run(struct crew *crew, uint32_t tp, uint32_t pp, int (*work)(struct member *m)) {
+    enum { DIFFER = -1000 };
+    int shared = crew_run_at(crew, (struct comm_meeting){.id = {1, 2}}, tp, pp, work);
+    atomic_store(&crew->stop, false);
+    int spread = crew_run_at(crew, over_hosts(), tp, pp, work);
+    return shared == spread ? shared : DIFFER;
 }
 
 /* Values whose f32 sums depend on the order they are added in. */
@@ -307,7 +339,7 @@ TEST(ranks_that_disagree_do_not_meet) {
 static int form_process(struct u128 id, uint32_t rank, struct comm **out) {
     struct error err;
     struct comm_config config = {.place = {rank, 2, 0, 1},
-                                 .id = id,
+                                 .at = {.id = id},
                                  .channel_bytes = CHANNEL,
                                  .record_max = RECORDS_MAX,
                                  .form_ms = 20000,
