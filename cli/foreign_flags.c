@@ -109,10 +109,11 @@ const struct option_foreign foreign_flags[] = {
             "weights are mapped from their files, and threads stay where the system puts them"),
     REFUSED("--enable-expert-parallel --ep-size --expert-parallel-size --enable-dp-attention",
             "experts are divided as all other layers are: --tp"),
-    NOTED_FOR("--distributed-executor-backend", "mp", "each rank is a process of this machine",
-              "each rank is a process of this machine"),
+    NOTED_FOR("--distributed-executor-backend", "mp", "each rank is a process of its own",
+              "each rank is a process of its own"),
     REFUSED("--nnodes --node-rank --dist-init-addr --master-addr --master-port --rpc",
-            "one replica's ranks are on one machine; workers elsewhere join with --connect"),
+            "each rank on another machine is begun by itself: trireme worker --connect, "
+            "--comm-listen"),
     REFUSED("--disable-custom-all-reduce --enable-p2p-check", "see --comm"),
     REFUSED("--kv-transfer-config --disaggregation-mode", "prompts and answers are computed by the "
                                                           "same workers"),
