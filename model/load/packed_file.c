@@ -3,13 +3,14 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cache_folder.h"
@@ -24,7 +25,11 @@ enum {
     SUM_BYTES = 1 << 20,   /* a sum is of the sums of so many bytes each */
     WRITE_BYTES = 4 << 20, /* at a time; a multiple of SUM_BYTES */
     NAME_MAX_BYTES = 2 * U128_TEXT_MAX + 16,
-    SEGMENTS_MAX = 1 << 20
+    SEGMENTS_MAX = 1 << 20,
+    /* Of the writing thread, above the process's own: some 3 % of a CPU that others want all of. So
+     * a gigabyte is written within a minute on the busiest machine, and steps hardly feel it. */
+    WRITER_NICE = 15,
+    UNFINISHED_DAYS = 7 /* so long a file that nobody goes on with is kept */
 };
 static const char MAGIC[8] = "TRIWEIGH", SUFFIX[] = ".weights", UNFINISHED[] = ".weights.tmp";
 
@@ -50,8 +55,11 @@ struct packed_file {
     char *folder, *path; /* owned */
     struct file_map map;
     const struct file_row *rows; /* in the mapping; NULL: there is no file */
-    uint64_t row_count;
-    bool stale; /* something in the file is not as it should be */
+    uint64_t row_count;          /* those that are believed */
+    bool stale;                  /* something in the file is not as it should be */
+    /* of the unfinished file, locked, whose beginning is mapped; -1: the mapping is of a whole
+     * file, or there is none */
+    int begun_fd;
     struct thread_pool *pool;
     VEC(struct segment) segments;
     pthread_t writer;
@@ -101,10 +109,32 @@ static char *path_of(const struct packed_file *f, const char *suffix) {
     return path_join(f->folder, name);
 }
 
-static bool rows_are_right(const struct packed_file *f, const struct file_head *head) {
+/* Whether a file of this name is one that we write: nobody else can have put it there. */
+static bool is_own(const struct stat *st) {
+    return S_ISREG(st->st_mode) && st->st_uid == geteuid() && st->st_nlink == 1 &&
+           !(st->st_mode & (S_IWGRP | S_IWOTH));
+}
+
+/* The unfinished file, locked; -1: another process writes it, or it cannot be made. anew: it is made
+ * if it is not there, and emptied. */
+static int open_unfinished(const char *path, bool anew) {
+    struct stat by_fd, by_path;
+    int fd = open(path, O_RDWR | (anew ? O_CREAT : 0) | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    if (fd < 0)
+        return -1;
+    /* the other may have finished it between our two calls: then this is no longer its name */
+    if (!flock(fd, LOCK_EX | LOCK_NB) && !fstat(fd, &by_fd) && is_own(&by_fd) &&
+        !stat(path, &by_path) && by_fd.st_ino == by_path.st_ino && !(anew && ftruncate(fd, 0)))
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* Sets row_count to how many rows lead where they should, one behind the other. */
+static bool rows_are_right(struct packed_file *f, const struct file_head *head) {
     uint64_t at = page_up(sizeof *head + head->segment_count * sizeof *f->rows);
-    for (uint64_t i = 0; i < head->segment_count; i++) {
-        const struct file_row *row = &f->rows[i];
+    for (f->row_count = 0; f->row_count < head->segment_count; f->row_count++) {
+        const struct file_row *row = &f->rows[f->row_count];
         if (row->at != at || row->size > f->map.len || at > f->map.len - row->size)
             return false;
         at = page_up(at + row->size);
@@ -112,7 +142,8 @@ static bool rows_are_right(const struct packed_file *f, const struct file_head *
     return at == head->size;
 }
 
-static bool head_is_right(struct packed_file *f) {
+/* whole: with all its segments, and the sum of their rows. */
+static bool head_is_right(struct packed_file *f, bool whole) {
     const struct file_head *head = (const struct file_head *)(const void *)f->map.data;
     if (f->map.len < sizeof *head || memcmp(head->magic, MAGIC, sizeof MAGIC) ||
         head->size != f->map.len || !u128_equal(head->key, f->key) ||
@@ -120,26 +151,50 @@ static bool head_is_right(struct packed_file *f) {
         sizeof *head + head->segment_count * sizeof *f->rows > f->map.len)
         return false;
     f->rows = (const struct file_row *)(const void *)(head + 1);
-    f->row_count = head->segment_count;
-    struct u128 sum = hash128(f->rows, f->row_count * sizeof *f->rows, 0);
-    return u128_equal(sum, head->rows_sum) && rows_are_right(f, head);
+    struct u128 sum = hash128(f->rows, head->segment_count * sizeof *f->rows, 0);
+    bool right = rows_are_right(f, head);
+    return whole ? right && u128_equal(sum, head->rows_sum) : f->row_count > 0;
 }
 
-static void map_file(struct packed_file *f) {
-    uint64_t len;
-    int fd = cache_file_open(f->path, &len);
-    if (fd < 0)
-        return;
+static bool map_file(struct packed_file *f, int fd, uint64_t len, bool whole) {
     void *data = len ? mmap(NULL, (size_t)len, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
     if (data != MAP_FAILED) {
         f->map = (struct file_map){data, (size_t)len};
         (void)madvise(data, (size_t)len, MADV_HUGEPAGE); /* where files can have huge pages */
         (void)futimens(fd, NULL);                        /* used now */
     }
+    if (f->map.data && head_is_right(f, whole))
+        return true;
+    f->rows = NULL;
+    f->row_count = 0;
+    return false;
+}
+
+/* The file; false: there is none. */
+static bool open_whole(struct packed_file *f) {
+    uint64_t len;
+    int fd = cache_file_open(f->path, &len);
+    if (fd < 0)
+        return false;
+    f->stale = !map_file(f, fd, len, true);
     close(fd);
-    f->stale = !f->map.data || !head_is_right(f);
-    if (f->stale)
-        f->rows = NULL;
+    return true;
+}
+
+/* What an earlier process wrote of it before it ended, unless another one writes it now. */
+static void open_begun(struct packed_file *f) {
+    struct stat st;
+    char *path = path_of(f, UNFINISHED);
+    int fd = open_unfinished(path, false);
+    mem_free(path);
+    if (fd < 0)
+        return;
+    if (!fstat(fd, &st) && map_file(f, fd, (uint64_t)st.st_size, false)) {
+        f->begun_fd = fd;
+        return;
+    }
+    file_map_close(&f->map);
+    close(fd);
 }
 
 struct packed_file *packed_file_open(const struct packed_file_config *config) {
@@ -150,7 +205,9 @@ struct packed_file *packed_file_open(const struct packed_file_config *config) {
     f->bytes_most = config->bytes_most;
     f->folder = mem_strdup(config->folder);
     f->path = path_of(f, SUFFIX);
-    map_file(f);
+    f->begun_fd = -1;
+    if (!open_whole(f))
+        open_begun(f);
     if (f->rows)
         f->pool = thread_pool_new(MAX(config->thread_count, 1), 0);
     return f;
@@ -162,9 +219,13 @@ const void *packed_file_next(struct packed_file *f, size_t size) {
         return NULL;
     const struct file_row *row = &f->rows[f->segments.count];
     const uint8_t *data = f->map.data;
+    if (f->begun_fd >= 0 && f->segments.count >= f->row_count)
+        return NULL;
     if (f->segments.count >= f->row_count || row->size != size ||
         !u128_equal(sum_of(f->pool, data + row->at, size), row->sum)) {
         f->stale = true;
+        if (f->begun_fd >= 0) /* from here on it is written anew */
+            f->row_count = f->segments.count;
         return NULL;
     }
     packed_file_add(f, data + row->at, size);
@@ -194,14 +255,8 @@ static bool ends_with(const char *name, const char *suffix) {
     return len >= suffix_len && !strcmp(name + len - suffix_len, suffix);
 }
 
-/* Whether a file of this name is one that we write: nobody else can have put it there. */
-static bool is_own(const struct stat *st) {
-    return S_ISREG(st->st_mode) && st->st_uid == geteuid() && st->st_nlink == 1 &&
-           !(st->st_mode & (S_IWGRP | S_IWOTH));
-}
-
-/* What another process began and did not end, or what was put in its place. */
-static void remove_left_over(const char *path) {
+/* What another process began and does not write now, or what was put in its place. */
+static void remove_unfinished(const char *path) {
     struct stat st;
     if (!lstat(path, &st) && !is_own(&st)) {
         unlink(path);
@@ -214,12 +269,27 @@ static void remove_left_over(const char *path) {
         close(fd);
 }
 
+/* Whether nobody will go on with it. */
+static bool is_given_up(const struct stat *st) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return !is_own(st) || !st->st_size ||
+           now.tv_sec - st->st_mtim.tv_sec > (time_t)UNFINISHED_DAYS * 24 * 60 * 60;
+}
+
+static void remove_kept(const char *path) {
+    if (ends_with(path, UNFINISHED))
+        remove_unfinished(path);
+    else
+        unlink(path);
+}
+
 /* Removes what is out of date, then the files that were used longest ago, until `size` more bytes
- * are within the bound. */
+ * are within the bound. What was begun counts with what was written of it. */
 static void make_room(const struct packed_file *f, uint64_t size) {
     VEC(struct kept) files = {0};
     uint64_t total = size;
-    char source[U128_TEXT_MAX];
+    char source[U128_TEXT_MAX], *begun = path_of(f, UNFINISHED);
     u128_text(f->source, source);
     DIR *dir = opendir(f->folder);
     for (struct dirent *e; dir && (e = readdir(dir));) {
@@ -228,22 +298,20 @@ static void make_room(const struct packed_file *f, uint64_t size) {
         if (!unfinished && !ends_with(e->d_name, SUFFIX))
             continue;
         struct kept file = {.path = path_join(f->folder, e->d_name)};
-        if (unfinished) {
-            remove_left_over(file.path);
+        bool own = !strcmp(file.path, f->path) || (f->begun_fd >= 0 && !strcmp(file.path, begun));
+        if (own || !strncmp(e->d_name, source, strlen(source)) || lstat(file.path, &st) ||
+            (unfinished && is_given_up(&st))) {
+            if (!own)
+                remove_kept(file.path);
             mem_free(file.path);
             continue;
         }
-        if (!strncmp(e->d_name, source, strlen(source)) || lstat(file.path, &st)) {
-            if (strcmp(file.path, f->path))
-                unlink(file.path);
-            mem_free(file.path);
-            continue;
-        }
-        file.size = (uint64_t)st.st_size;
+        file.size = unfinished ? (uint64_t)st.st_blocks * 512 : (uint64_t)st.st_size;
         file.used = st.st_mtim;
         total += file.size;
         vec_push(&files, file);
     }
+    mem_free(begun);
     if (dir)
         closedir(dir);
     while (total > f->bytes_most && files.count) {
@@ -251,7 +319,7 @@ static void make_room(const struct packed_file *f, uint64_t size) {
         for (size_t i = 1; i < files.count; i++)
             if (used_before(&files.items[i], &files.items[oldest]))
                 oldest = i;
-        unlink(files.items[oldest].path);
+        remove_kept(files.items[oldest].path);
         total -= files.items[oldest].size;
         mem_free(files.items[oldest].path);
         files.items[oldest] = files.items[--files.count];
@@ -281,39 +349,30 @@ static bool write_at(struct packed_file *f, int fd, const void *data, size_t siz
     return true;
 }
 
-static bool write_file(struct packed_file *f, int fd, uint64_t size) {
+/* A row comes when its segment is there, so what is written when this ends early can be taken; the
+ * sum of all rows comes last. `begun`: so many segments are there. */
+static bool write_file(struct packed_file *f, int fd, uint64_t size, size_t begun) {
     size_t count = f->segments.count;
     struct file_head head = {.size = size, .segment_count = count, .key = f->key};
     struct file_row *rows = mem_calloc(count, sizeof *rows);
     uint64_t at = page_up(sizeof head + count * sizeof *rows);
-    bool good = true;
     memcpy(head.magic, MAGIC, sizeof MAGIC);
+    bool good = !ftruncate(fd, (off_t)size) && write_at(f, fd, &head, sizeof head, 0);
     for (size_t i = 0; i < count && good; i++) {
         const struct segment *s = &f->segments.items[i];
-        rows[i] = (struct file_row){at, s->size, sum_of(NULL, s->data, s->size)};
-        good = write_at(f, fd, s->data, s->size, at);
+        if (i < begun) {
+            rows[i] = f->rows[i];
+        } else {
+            rows[i] = (struct file_row){at, s->size, sum_of(NULL, s->data, s->size)};
+            good = write_at(f, fd, s->data, s->size, at) &&
+                   write_at(f, fd, &rows[i], sizeof *rows, sizeof head + i * sizeof *rows);
+        }
         at = page_up(at + s->size);
     }
     head.rows_sum = hash128(rows, count * sizeof *rows, 0);
-    good = good && !ftruncate(fd, (off_t)size) &&
-           write_at(f, fd, rows, count * sizeof *rows, sizeof head) &&
-           write_at(f, fd, &head, sizeof head, 0);
+    good = good && write_at(f, fd, &head, sizeof head, 0);
     mem_free(rows);
     return good;
-}
-
-/* The unfinished file, locked; -1: another process writes it, or it cannot be made. */
-static int open_unfinished(const char *path) {
-    struct stat by_fd, by_path;
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
-    if (fd < 0)
-        return -1;
-    /* the other may have finished it between our two calls: then this is no longer its name */
-    if (!flock(fd, LOCK_EX | LOCK_NB) && !fstat(fd, &by_fd) && is_own(&by_fd) &&
-        !stat(path, &by_path) && by_fd.st_ino == by_path.st_ino && !ftruncate(fd, 0))
-        return fd;
-    close(fd);
-    return -1;
 }
 
 static uint64_t size_of_file(const struct packed_file *f) {
@@ -323,19 +382,29 @@ static uint64_t size_of_file(const struct packed_file *f) {
     return at;
 }
 
+/* Whether what was begun is a beginning of what is to be written. */
+static bool can_go_on(const struct packed_file *f, uint64_t size) {
+    const struct file_head *head = (const struct file_head *)(const void *)f->map.data;
+    return f->begun_fd >= 0 && head->size == size && head->segment_count == f->segments.count;
+}
+
 static void *write_main(void *ctx) {
     struct packed_file *f = ctx;
-    struct sched_param least = {0};
     uint64_t size = size_of_file(f);
-    (void)sched_setscheduler(0, SCHED_IDLE, &least); /* of this thread */
+    id_t thread = (id_t)syscall(SYS_gettid);
+    (void)setpriority(PRIO_PROCESS, thread, getpriority(PRIO_PROCESS, thread) + WRITER_NICE);
     make_room(f, size);
     char *path = path_of(f, UNFINISHED);
-    int fd = disk_has_room(f, size) ? open_unfinished(path) : -1;
+    bool goes_on = can_go_on(f, size);
+    if (f->begun_fd >= 0 && !goes_on)
+        unlink(path); /* its mapping stays */
+    int fd = goes_on ? f->begun_fd : disk_has_room(f, size) ? open_unfinished(path, true) : -1;
     if (fd >= 0) {
-        bool good = write_file(f, fd, size) && !rename(path, f->path);
-        if (!good)
+        bool good = write_file(f, fd, size, goes_on ? f->row_count : 0) && !rename(path, f->path);
+        if (!good && !atomic_load(&f->stop))
             unlink(path);
-        close(fd);
+        if (!goes_on)
+            close(fd);
         atomic_store(&f->written, good);
     }
     mem_free(path);
@@ -351,7 +420,7 @@ void packed_file_keep(struct packed_file *f) {
     for (size_t i = 0; i < f->segments.count; i++)
         total += f->segments.items[i].size;
     thread_pool_free(&f->pool);
-    bool is_there = f->rows && !f->stale && f->segments.count == f->row_count;
+    bool is_there = f->rows && f->begun_fd < 0 && !f->stale && f->segments.count == f->row_count;
     if (f->stale)
         log_warn("'%s' is not as it was written: the weights were packed anew", f->path);
     atomic_store(&f->written, is_there);
@@ -372,6 +441,8 @@ void packed_file_free(struct packed_file **f) {
     atomic_store(&(*f)->stop, true);
     (void)packed_file_wait(*f);
     thread_pool_free(&(*f)->pool);
+    if ((*f)->begun_fd >= 0)
+        close((*f)->begun_fd);
     file_map_close(&(*f)->map);
     vec_release(&(*f)->segments);
     mem_free((*f)->folder);

@@ -7,17 +7,21 @@
  * then on.
  *
  * A file is a head, a row for each segment in the order in which they are loaded, and the segments,
- * each at a multiple of a page.
+ * each at a multiple of a page. While it is written it has another name. A process that ends
+ * meanwhile leaves it, and the next one takes what is there and goes on behind it. So the file comes
+ * to be whole also where servers live for seconds.
  *
  * Invariants:
  *   (1) A segment is taken from the file only when the file's key is that of all that decides its
  *       bytes, its size is the one that the device asks for, and its sum is right. Otherwise it is
  *       packed, and the file is written anew.
- *   (2) A file is never changed once it is there, only replaced (rename): a mapping never changes.
+ *   (2) A file is never changed once it is there, only replaced (rename), and an unfinished one only
+ *       behind the segments that are taken from it, by the one process that has it locked: what is
+ *       mapped never changes.
  *   (3) Nothing here ever fails a load, and no load or step waits for the file to be written.
  *   (4) The folder's files of this kind together have at most bytes_most bytes; those that nobody
- *       has used for longest go first. No file is written that is larger than half of what the disk
- *       has free.
+ *       has used for longest go first, unfinished ones after a week. No file is written that is
+ *       larger than half of what the disk has free.
  *
  * Threading: one thread; the writing thread is its own.
  */
@@ -46,12 +50,12 @@ struct packed_file *packed_file_open(const struct packed_file_config *config);
 const void *packed_file_next(struct packed_file *f, size_t size);
 /* What the segment is that packed_file_next did not have. Stays, unchanged, as long as *f. */
 void packed_file_add(struct packed_file *f, const void *packed, size_t size);
-/* All segments have been asked for. Begins to write the file, on a thread of least priority, unless
+/* All segments have been asked for. Begins to write the file, on a thread of low priority, unless
  * it is there as it should be. */
 void packed_file_keep(struct packed_file *f);
 /* Waits for the writing; whether the file is there as it should be. */
 bool packed_file_wait(struct packed_file *f);
-/* Ends the writing (half a file is removed), unmaps, clears the pointer. NULL: nothing happens. */
+/* Ends the writing (the next process goes on), unmaps, clears the pointer. NULL: nothing happens. */
 void packed_file_free(struct packed_file **f);
 
 #endif

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/hash.h"
@@ -220,21 +221,106 @@ TEST(unfinished_files_are_left_to_their_writer_or_removed) {
     struct fixture f;
     bool there;
     set_up(&f);
-    char *own = file_path(&f, ".weights.tmp"), *old = path_join(f.folder, "1-2.weights.tmp");
-    int writer = open(own, O_WRONLY | O_CREAT, 0600);
-    close(open(old, O_WRONLY | O_CREAT, 0600));
+    char *own = file_path(&f, ".weights.tmp"), *old = path_join(f.folder, "1-2.weights.tmp"),
+         *empty = path_join(f.folder, "1-3.weights.tmp"),
+         *begun = path_join(f.folder, "1-4.weights.tmp");
+    const struct timespec week_ago[2] = {{.tv_sec = time(NULL) - 8 * 86400},
+                                         {.tv_sec = time(NULL) - 8 * 86400}};
+    int writer = open(own, O_WRONLY | O_CREAT, 0600), fds[3];
+    const char *const others[] = {old, empty, begun};
+    for (int i = 0; i < 3; i++) {
+        fds[i] = open(others[i], O_WRONLY | O_CREAT, 0600);
+        if (i != 1)
+            EXPECT_EQ(write(fds[i], "begun", 5), 5);
+        close(fds[i]);
+    }
+    EXPECT(!utimensat(AT_FDCWD, old, week_ago, 0));
     EXPECT(writer >= 0 && !flock(writer, LOCK_EX));
     EXPECT_EQ(load(&f, &there), 0);
-    EXPECT(!there && file_exists(own) && !file_exists(old) && !file_exists(f.path));
+    EXPECT(!there && file_exists(own) && !file_exists(f.path));
+    EXPECT(!file_exists(old) && !file_exists(empty) && file_exists(begun));
     close(writer);
     EXPECT_EQ(load(&f, &there), 0);
     EXPECT(there && !file_exists(own));
     mem_free(own);
     mem_free(old);
+    mem_free(empty);
+    mem_free(begun);
     tear_down(&f);
 }
 
-TEST(an_end_while_writing_leaves_no_half_file) {
+enum { HEAD = 8 + 8 + 8 + 16 + 16, ROW = 8 + 8 + 16, COUNT_AT = 16, SUM_AT = 40 };
+
+/* Makes of the whole file what a process leaves that ended after so many segments: no sum of all
+ * rows, no further rows, and other bytes where the segments would be. */
+static void end_after(struct fixture *f, const char *unfinished, int segments) {
+    char nothing[ROW * SEGMENTS] = {0};
+    long at = 4096;
+    int fd = open(f->path, O_RDWR);
+    EXPECT_EQ(pwrite(fd, nothing, 16, SUM_AT), 16);
+    EXPECT_EQ(pwrite(fd, nothing, (size_t)(ROW * (SEGMENTS - segments)), HEAD + ROW * segments),
+              ROW * (SEGMENTS - segments));
+    for (int i = 0; i < SEGMENTS; i++) {
+        if (i >= segments)
+            EXPECT_EQ(pwrite(fd, nothing, 32, at), 32);
+        at = (at + (long)SIZES[i] + 4095) / 4096 * 4096;
+    }
+    close(fd);
+    EXPECT(!rename(f->path, unfinished));
+}
+
+TEST(what_was_begun_is_taken_and_gone_on_with) {
+    struct fixture f;
+    bool there;
+    set_up(&f);
+    char *unfinished = file_path(&f, ".weights.tmp");
+    for (int segments = 0; segments <= SEGMENTS; segments++) {
+        struct stat before, after;
+        (void)load(&f, &there);
+        end_after(&f, unfinished, segments);
+        EXPECT(!stat(unfinished, &before));
+        EXPECT_EQ(load(&f, &there), (1u << segments) - 1);
+        EXPECT(there && !file_exists(unfinished) && !stat(f.path, &after));
+        EXPECT(segments == 0 || before.st_ino == after.st_ino);
+        EXPECT_EQ(load(&f, &there), ALL);
+        EXPECT(there);
+    }
+    mem_free(unfinished);
+    tear_down(&f);
+}
+
+/* What follows a segment that is not as it was written is packed and written anew. */
+TEST(what_was_begun_is_taken_as_far_as_it_is_right) {
+    struct fixture f;
+    bool there;
+    set_up(&f);
+    char *unfinished = file_path(&f, ".weights.tmp");
+    (void)load(&f, &there);
+    end_after(&f, unfinished, 3);
+    EXPECT(change_byte(unfinished, 2 * 4096 + 5));
+    EXPECT_EQ(load(&f, &there), 1);
+    EXPECT(there);
+    EXPECT_EQ(load(&f, &there), ALL);
+    end_after(&f, unfinished, 3); /* then the model is another */
+    struct packed_file *file = packed_file_open(&f.config);
+    EXPECT(packed_file_next(file, SIZES[0]));
+    packed_file_keep(file);
+    EXPECT(packed_file_wait(file));
+    packed_file_free(&file);
+    EXPECT(!file_exists(unfinished));
+    EXPECT_EQ(load(&f, &there), 1);
+    EXPECT_EQ(load(&f, &there), ALL);
+    end_after(&f, unfinished, 2); /* while another goes on with it */
+    int writer = open(unfinished, O_RDONLY);
+    EXPECT(!flock(writer, LOCK_EX));
+    EXPECT_EQ(load(&f, &there), 0);
+    EXPECT(!there && file_exists(unfinished));
+    close(writer);
+    mem_free(unfinished);
+    tear_down(&f);
+}
+
+TEST(an_end_while_writing_leaves_what_can_be_gone_on_with) {
     struct fixture f;
     bool there;
     set_up(&f);
@@ -246,9 +332,10 @@ TEST(an_end_while_writing_leaves_no_half_file) {
         packed_file_keep(file);
         usleep((unsigned)round * 200);
         packed_file_free(&file);
-        EXPECT(!file_exists(unfinished));
         uint32_t taken = load(&f, &there);
-        EXPECT((taken == 0 || taken == ALL) && there);
+        EXPECT(!(taken & (taken + 1)) && there); /* a beginning */
+        EXPECT(!file_exists(unfinished));
+        EXPECT_EQ(load(&f, &there), ALL);
         EXPECT(!unlink(f.path));
     }
     mem_free(unfinished);
@@ -322,7 +409,6 @@ TEST(what_was_put_in_an_unfinished_files_place_is_harmless) {
 /* A file whose sums are right, but which was made to lead elsewhere: past its end, over itself, or to
  * more segments than there are. */
 TEST(a_forged_file_leads_nowhere) {
-    enum { HEAD = 8 + 8 + 8 + 16 + 16, ROW = 8 + 8 + 16, COUNT_AT = 16, SUM_AT = 40 };
     static const struct {
         long at; /* of a number in the file */
         uint64_t value;
