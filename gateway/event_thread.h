@@ -4,7 +4,8 @@
  *
  * Everything here belongs to that thread, so nothing is locked. What happens in a turn of it is
  * turn.h. No generation has a timer of its own: a tick comes every EVENT_THREAD_TICK_MS, and looks at
- * EVENT_THREAD_VISITS of them in a turn, so that ten thousand are no pause for the others.
+ * EVENT_THREAD_VISITS of them in a turn, so that ten thousand are no pause for the others. Where
+ * nothing waits for ticks they come every EVENT_THREAD_CALM_MS.
  */
 #ifndef GATEWAY_EVENT_THREAD_H
 #define GATEWAY_EVENT_THREAD_H
@@ -14,7 +15,12 @@
 #include "gateway/outbox.h"
 #include "gateway/submission_map.h"
 
-enum { EVENT_THREAD_TICK_MS = 100, EVENT_THREAD_VISITS = 256, HEALTH_WAITERS_MAX = 64 };
+enum {
+    EVENT_THREAD_TICK_MS = 100,
+    EVENT_THREAD_CALM_MS = 900, /* a pulse a second */
+    EVENT_THREAD_VISITS = 256,
+    HEALTH_WAITERS_MAX = 64
+};
 
 struct generation;
 struct follower;

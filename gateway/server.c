@@ -782,11 +782,12 @@ static size_t on_head(void *ctx, struct http_request *req, int status, struct ht
     return count;
 }
 
-static void on_tick(void *ctx, int thread_idx) {
+static bool on_tick(void *ctx, int thread_idx) {
     struct gateway *gw = ctx;
     turn_tick(gw->threads[thread_idx]);
     if (thread_idx == 0)
         pulse_beat(&gw->pulse, clock_ms());
+    return turn_waits(gw->threads[thread_idx]);
 }
 
 void server_install(struct gateway *gw, struct http_config *config) {
@@ -796,5 +797,6 @@ void server_install(struct gateway *gw, struct http_config *config) {
     config->on_head = on_head;
     config->on_tick = on_tick;
     config->tick_ms = EVENT_THREAD_TICK_MS;
+    config->calm_tick_ms = EVENT_THREAD_CALM_MS;
     describe_calls(&gw->openapi);
 }

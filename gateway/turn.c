@@ -136,6 +136,12 @@ void turn_tick(struct event_thread *thread) {
     trim(thread);
 }
 
+bool turn_waits(const struct event_thread *thread) {
+    return thread->generations.first || thread->opened || thread->followers || thread->resumes ||
+           thread->model_waiters || thread->health.count || thread->outbox.acks.count ||
+           thread->round_goes_on || thread->busy_ms;
+}
+
 void turn_end(struct event_thread *thread) {
     resume_end(thread);
     model_control_end(thread);

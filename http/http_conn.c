@@ -268,6 +268,7 @@ static void dispatch_request(struct http_conn *conn) {
     fill_request(conn);
     conn->keep_alive = conn->parser.keep_alive;
     move(conn, CONN_HANDLING);
+    http_thread_stir(conn->thread);
     c->on_request(c->ctx, &conn->req);
     CHECK_MSG(!request_runs(conn) || conn->watch.on_closed,
               "the handler neither answered nor watches for the end");

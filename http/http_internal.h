@@ -87,6 +87,7 @@ struct http_thread {
     int wake_fd;
     struct http_conn *conns, *dirty_first, **dirty_last;
     bool flushing;
+    uint32_t calm_ticks; /* in which nothing came and nothing waited */
     atomic_bool stopping;
     int64_t date_second;
     char date[32];
@@ -95,6 +96,9 @@ struct http_thread {
     bool closed;                 /* no more posts */
     VEC(struct http_post) taken; /* the thread's own */
 };
+
+/* Something came: ticks are wanted in the short period again. */
+void http_thread_stir(struct http_thread *thread);
 
 struct http_server {
     struct http_config config;

@@ -165,12 +165,38 @@ static size_t run_posts(struct http_thread *thread, bool close_if_empty) {
     return count;
 }
 
+/* ---- ticks ---- */
+
+static void arm_tick(struct http_thread *thread) {
+    const struct http_config *c = &thread->server->config;
+    bool calm = thread->calm_ticks >= HTTP_TICKS_CALM && c->calm_tick_ms;
+    uint32_t ms = calm ? c->calm_tick_ms : c->tick_ms;
+    struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000) * 1000};
+    if (thread->tick)
+        event_add(thread->tick, &tv);
+}
+
+static void on_tick(evutil_socket_t fd, short what, void *arg) {
+    struct http_thread *thread = arg;
+    bool waits = thread->server->config.on_tick(thread->server->config.ctx, thread->idx);
+    thread->calm_ticks = waits ? 0 : MIN(thread->calm_ticks + 1, (uint32_t)HTTP_TICKS_CALM);
+    arm_tick(thread);
+}
+
+void http_thread_stir(struct http_thread *thread) {
+    bool was_calm = thread->calm_ticks >= HTTP_TICKS_CALM;
+    thread->calm_ticks = 0;
+    if (was_calm)
+        arm_tick(thread);
+}
+
 static void on_wake(evutil_socket_t fd, short what, void *arg) {
     struct http_thread *thread = arg;
     uint64_t count;
     if (read(fd, &count, sizeof count) < 0 && errno != EAGAIN)
         LOG_LIMITED(LOG_WARN, "cannot read an eventfd: errno=%d", errno);
-    run_posts(thread, false);
+    if (run_posts(thread, false))
+        http_thread_stir(thread);
     if (atomic_load(&thread->stopping))
         event_base_loopbreak(thread->base);
 }
@@ -301,11 +327,6 @@ static void on_flush(evutil_socket_t fd, short what, void *arg) {
     http_thread_flush(arg);
 }
 
-static void on_tick(evutil_socket_t fd, short what, void *arg) {
-    const struct http_thread *thread = arg;
-    thread->server->config.on_tick(thread->server->config.ctx, thread->idx);
-}
-
 static int init_thread(struct http_server *server, int idx, struct error *err) {
     struct http_thread *t = &server->threads[idx];
     t->server = server;
@@ -321,7 +342,7 @@ static int init_thread(struct http_server *server, int idx, struct error *err) {
     t->wake = event_new(t->base, t->wake_fd, EV_READ | EV_PERSIST, on_wake, t);
     t->flush = event_new(t->base, -1, 0, on_flush, t);
     if (server->config.tick_ms && server->config.on_tick)
-        t->tick = event_new(t->base, -1, EV_PERSIST, on_tick, t);
+        t->tick = event_new(t->base, -1, 0, on_tick, t);
     CHECK(t->wake && t->flush && event_add(t->wake, NULL) == 0);
     return 0;
 }
@@ -359,10 +380,7 @@ static void end_connections(struct http_thread *thread) {
 
 static void *thread_main(void *arg) {
     struct http_thread *thread = arg;
-    uint32_t ms = thread->server->config.tick_ms;
-    struct timeval tick = {.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000) * 1000};
-    if (thread->tick)
-        event_add(thread->tick, &tick);
+    arm_tick(thread);
     if (thread->idx == 0 && !atomic_load(&thread->server->draining))
         start_accepting(thread->server);
     event_base_loop(thread->base, EVLOOP_NO_EXIT_ON_EMPTY);

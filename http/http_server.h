@@ -40,7 +40,8 @@ enum {
     HTTP_PEER_TEXT_MAX = 64,
     HTTP_THREADS_MAX = 64,
     HTTP_REQUEST_ID_MAX = 128,
-    HTTP_HEAD_FIELDS_MAX = 8
+    HTTP_HEAD_FIELDS_MAX = 8,
+    HTTP_TICKS_CALM = 10
 };
 
 struct http_server;
@@ -129,6 +130,9 @@ struct http_config {
     uint64_t pending_max_bytes;
     uint32_t posts_max; /* functions waiting per thread */
     uint32_t tick_ms;   /* period of on_tick; 0: none */
+    /* and of a thread that is calm: in HTTP_TICKS_CALM ticks no request and nothing posted came, and
+     * on_tick said that nothing waits; 0: the same */
+    uint32_t calm_tick_ms;
 
     void *ctx; /* of the three below */
     /* A complete request. Must be set. */
@@ -147,8 +151,8 @@ struct http_config {
      * id. It may ask of the request (http_request_header, http_request_id) and call nothing else of
      * this header. NULL: none. Any event thread. */
     size_t (*on_head)(void *ctx, struct http_request *req, int status, struct http_field *fields);
-    /* Every tick_ms, on each event thread. */
-    void (*on_tick)(void *ctx, int thread_idx);
+    /* Every tick_ms (calm_tick_ms), on each event thread. Whether something waits for the next. */
+    bool (*on_tick)(void *ctx, int thread_idx);
 };
 
 /* Sets every limit and timeout to its default; ctx and callbacks to NULL. */

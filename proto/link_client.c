@@ -152,7 +152,18 @@ static int send_frame(struct link_client *c, enum wire_kind kind, struct bytes p
     return rc;
 }
 
+static void talk(struct link_client *c, enum wire_kind kind) {
+    int64_t now = clock_ms();
+    if (liveness_is_sign(kind))
+        return;
+    liveness_talk(&c->server, now);
+    if (c->liveness.slow)
+        link_wait_set_tick(&c->wait, liveness_set_slow(&c->liveness, false, now));
+}
+
 int link_client_send(struct link_client *c, enum wire_kind kind, struct bytes payload) {
+    if (c->state == CLIENT_REGISTERED)
+        talk(c, kind);
     return c->state == CLIENT_REGISTERED ? send_frame(c, kind, payload) : ERR_CLOSED;
 }
 
@@ -161,7 +172,7 @@ static void fill_hello(struct link_client *c) {
         .role = c->role,
         .instance = c->instance,
         .pid = (uint32_t)getpid(),
-        .features = WIRE_FEATURE_BASE,
+        .features = WIRE_FEATURE_BASE | WIRE_FEATURE_QUIET,
         .version = bytes_str(TRIREME_VERSION),
         .epoch_number = c->epoch.number,
         .epoch_instance = c->epoch.instance,
@@ -197,8 +208,16 @@ static void send_hello(struct link_client *c, int64_t now) {
 
 static void send_heartbeat(struct link_client *c) {
     struct wire_heartbeat heartbeat = {.state = WIRE_STATE_IDLE};
+    int64_t now = clock_ms();
     if (c->calls.heartbeat)
         c->calls.heartbeat(c->ctx, &heartbeat);
+    c->server.idle = heartbeat.state == WIRE_STATE_IDLE; /* the quiet is ours as well */
+    bool due = liveness_is_due(&c->liveness, &c->server, now);
+    if (c->server.quiet != c->liveness.slow)
+        link_wait_set_tick(&c->wait, liveness_set_slow(&c->liveness, c->server.quiet, now));
+    if (!due)
+        return;
+    c->server.told_ms = now;
     buf_reset(&c->scratch);
     message_pack_heartbeat(&heartbeat, &c->scratch);
     (void)!send_frame(c, WIRE_HEARTBEAT, buf_bytes(&c->scratch));
@@ -217,6 +236,8 @@ static void accept_welcome(struct link_client *c, const struct frame *frame, str
     c->state = CLIENT_REGISTERED;
     c->stats.registrations++;
     liveness_init(&c->liveness, welcome.heartbeat_ms, welcome.silence_ms, clock_ms());
+    c->server = (struct liveness_peer){.knows_quiet = welcome.features & WIRE_FEATURE_QUIET,
+                                       .talk_ms = clock_ms()};
     liveness_hear(&c->server, clock_ms());
     link_wait_set_tick(&c->wait, welcome.heartbeat_ms);
     if (c->calls.registered)
@@ -240,6 +261,7 @@ static void handle_frame(struct link_client *c, const struct frame *frame, struc
         return;
     }
     liveness_hear(&c->server, clock_ms());
+    talk(c, (enum wire_kind)frame->kind);
     if (frame->kind == WIRE_BLOCKS_LOST)
         disconnect(c, LINK_LOST_UNKNOWN);
     else if (frame->kind != WIRE_WELCOME && frame->kind != WIRE_HEARTBEAT &&

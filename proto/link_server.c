@@ -107,11 +107,22 @@ static int send_to(struct link_server *s, const struct routing_id *to, enum wire
     return rc;
 }
 
+static void talk(struct link_server *s, struct peer *peer, enum wire_kind kind) {
+    int64_t now = clock_ms();
+    if (liveness_is_sign(kind))
+        return;
+    liveness_talk(&peer->live, now);
+    if (s->liveness.slow)
+        link_wait_set_tick(&s->wait, liveness_set_slow(&s->liveness, false, now));
+}
+
 int link_server_send(struct link_server *s, struct u128 instance, enum wire_kind kind,
                      struct bytes payload) {
-    const struct peer *peer = peer_find(s, instance);
+    struct peer *peer = peer_find(s, instance);
     if (!peer || !peer->welcomed)
         return ERR_CLOSED;
+    talk(s, peer, kind);
+    peer->live.told_ms = clock_ms();
     return send_to(s, &peer->routing, kind, payload);
 }
 
@@ -121,9 +132,21 @@ static void send_heartbeats(struct link_server *s) {
         s->calls.heartbeat(s->ctx, &heartbeat);
     buf_reset(&s->scratch);
     message_pack_heartbeat(&heartbeat, &s->scratch);
-    for (uint32_t i = 0; i < s->peer_end; i++)
-        if (s->peers[i].welcomed)
-            (void)!send_to(s, &s->peers[i].routing, WIRE_HEARTBEAT, buf_bytes(&s->scratch));
+    int64_t now = clock_ms();
+    bool all_quiet = heartbeat.state == WIRE_STATE_IDLE;
+    for (uint32_t i = 0; i < s->peer_end; i++) {
+        struct peer *peer = &s->peers[i];
+        if (u128_is_zero(peer->instance))
+            continue;
+        bool due = liveness_is_due(&s->liveness, &peer->live, now);
+        all_quiet = all_quiet && peer->live.quiet;
+        if (!peer->welcomed || !due)
+            continue;
+        (void)!send_to(s, &peer->routing, WIRE_HEARTBEAT, buf_bytes(&s->scratch));
+        peer->live.told_ms = now;
+    }
+    if (all_quiet != s->liveness.slow)
+        link_wait_set_tick(&s->wait, liveness_set_slow(&s->liveness, all_quiet, now));
 }
 
 static void ask_to_register(struct link_server *s, struct bytes routing) {
@@ -161,9 +184,13 @@ static void accept_hello(struct link_server *s, struct bytes routing, const char
     peer->incarnation = hello->incarnation;
     peer->welcomed = false;
     liveness_hear(&peer->live, clock_ms());
+    peer->live.knows_quiet = hello->features & WIRE_FEATURE_QUIET;
+    peer->live.idle = hello->state == WIRE_STATE_IDLE;
+    talk(s, peer, WIRE_HELLO);
     struct wire_welcome message = {.heartbeat_ms = (uint32_t)s->liveness.heartbeat_ms,
                                    .silence_ms = (uint32_t)s->liveness.silence_ms,
-                                   .features = WIRE_FEATURE_BASE | WIRE_FEATURE_RELEASE};
+                                   .features = WIRE_FEATURE_BASE | WIRE_FEATURE_RELEASE |
+                                               WIRE_FEATURE_QUIET};
     if (s->calls.hello(s->ctx, hello->instance, hello, &message))
         welcome(s, hello->instance, &message);
     else
@@ -210,6 +237,13 @@ static bool is_proven(struct link_server *s, const struct peer *peer, const char
     return false;
 }
 
+static void hear_heartbeat(struct link_server *s, struct peer *peer, struct bytes payload) {
+    struct wire_heartbeat heartbeat;
+    arena_reset(&s->arena);
+    peer->live.idle = message_unpack_heartbeat(payload, &s->arena, &heartbeat, NULL) == 0 &&
+                      heartbeat.state == WIRE_STATE_IDLE;
+}
+
 static void handle_frame(struct link_server *s, struct bytes routing, const struct frame *frame,
                          struct bytes payload, enum wire_role role, struct u128 instance) {
     struct wire_hello hello;
@@ -232,6 +266,9 @@ static void handle_frame(struct link_server *s, struct bytes routing, const stru
         return;
     }
     liveness_hear(&peer->live, clock_ms());
+    talk(s, peer, (enum wire_kind)frame->kind);
+    if (frame->kind == WIRE_HEARTBEAT)
+        hear_heartbeat(s, peer, payload);
     if (message_size(frame->kind))
         s->calls.frame(s->ctx, instance, role, (enum wire_kind)frame->kind, payload);
 }

@@ -70,6 +70,7 @@ enum {
     WIRE_FEATURE_BASE = 1,        /* bits of Hello and Welcome's features */
     WIRE_FEATURE_RELEASE = 2,     /* Welcome: a worker that drains is told when it may end */
     WIRE_FEATURE_TOKEN_LISTS = 4, /* Hello: a worker holds to Sampling's allowed and bad_words */
+    WIRE_FEATURE_QUIET = 8,       /* both: signs of life are rare while nothing is said */
     WIRE_DELTA_ACCEPTED = 1,      /* bits of a run's flags: answer to a Submit: taken */
     WIRE_DELTA_OTHER_FINGERPRINT = 2, /* made by a replica whose bits may differ */
 };

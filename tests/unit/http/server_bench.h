@@ -193,8 +193,8 @@ static inline void on_body(void *ctx, struct http_request *req) {
         req->holder = (struct u128){.lo = req->query.data[0]};
 }
 
-static inline void on_tick(void *ctx, int thread_idx) {
-    ((struct bench *)ctx)->tick_count++;
+static inline bool on_tick(void *ctx, int thread_idx) {
+    return ((struct bench *)ctx)->tick_count++ < 30;
 }
 
 static inline void bench_config(struct bench *b) {

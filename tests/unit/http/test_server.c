@@ -631,6 +631,25 @@ TEST(server_ticks) {
     EXPECT(wire_wait_for(&b.tick_count, 6));
 }
 
+static void count_post(void *ctx) {
+    ((struct bench *)ctx)->post_count++;
+}
+
+/* 30 ticks in which something waits, as many as make a thread calm, and then none for a long time,
+ * until something comes. */
+TEST(server_ticks_seldom_when_nothing_waits) {
+    BENCH(b.config.thread_count = 1; b.config.tick_ms = 2; b.config.calm_tick_ms = 60000;
+          b.config.on_tick = on_tick);
+    EXPECT(wire_wait_for(&b.tick_count, 30 + HTTP_TICKS_CALM));
+    usleep(200000);
+    EXPECT_EQ(b.tick_count, 30 + HTTP_TICKS_CALM);
+    EXPECT(http_thread_post(b.server, 0, count_post, &b));
+    EXPECT(wire_wait_for(&b.tick_count, 30 + 2 * HTTP_TICKS_CALM));
+    EXPECT_EQ(b.post_count, 1);
+    usleep(200000);
+    EXPECT_EQ(b.tick_count, 30 + 2 * HTTP_TICKS_CALM);
+}
+
 TEST(server_says_what_it_cannot_bind) {
     struct bench b;
     struct error err;

@@ -5,7 +5,7 @@ enum { BEAT = 250, SILENCE = 1500 };
 
 TEST(liveness_silence_counts_while_the_judge_runs) {
     struct liveness l;
-    struct liveness_peer peer;
+    struct liveness_peer peer = {0};
     liveness_init(&l, BEAT, SILENCE, 0);
     liveness_hear(&peer, 0);
     int64_t now = 0;
@@ -21,7 +21,7 @@ TEST(liveness_silence_counts_while_the_judge_runs) {
 
 TEST(liveness_counts_anew_after_a_late_tick) {
     struct liveness l;
-    struct liveness_peer silent, heard;
+    struct liveness_peer silent = {0}, heard = {0};
     liveness_init(&l, BEAT, SILENCE, 0);
     liveness_hear(&silent, 0);
     liveness_hear(&heard, 0);
@@ -45,7 +45,7 @@ TEST(liveness_counts_anew_after_a_late_tick) {
 /* Two heartbeats are in time, one millisecond more is late. */
 TEST(liveness_is_late_after_two_heartbeats) {
     struct liveness l;
-    struct liveness_peer peer;
+    struct liveness_peer peer = {0};
     liveness_init(&l, BEAT, SILENCE, 0);
     liveness_hear(&peer, 0);
     EXPECT(liveness_tick(&l, 2 * BEAT));
@@ -58,7 +58,7 @@ TEST(liveness_is_late_after_two_heartbeats) {
 
 TEST(liveness_tolerates_a_jittering_judge) {
     struct liveness l;
-    struct liveness_peer peer;
+    struct liveness_peer peer = {0};
     liveness_init(&l, BEAT, SILENCE, 0);
     liveness_hear(&peer, 0);
     int64_t now = 0;
@@ -68,4 +68,65 @@ TEST(liveness_tolerates_a_jittering_judge) {
     }
     EXPECT(liveness_tick(&l, now));
     EXPECT(liveness_is_dead(&l, &peer));
+}
+
+/* A peer that idles, and knows what quiet is, 250 ms after 250 ms. */
+TEST(liveness_of_a_quiet_peer_is_asked_seldom) {
+    struct liveness l;
+    struct liveness_peer peer = {.knows_quiet = true, .idle = true};
+    liveness_init(&l, BEAT, SILENCE, 0);
+    int64_t now = 0;
+    while ((now += BEAT) < LIVENESS_QUIET_AFTER_MS) {
+        EXPECT(liveness_tick(&l, now) && liveness_is_due(&l, &peer, now));
+        liveness_hear(&peer, now);
+        peer.told_ms = now;
+    }
+    EXPECT_EQ(liveness_quiet_ms(&l), 1000);
+    EXPECT(liveness_tick(&l, now) && !liveness_is_due(&l, &peer, now) && peer.quiet);
+    EXPECT_EQ(liveness_set_slow(&l, true, now), 1000);
+    for (int i = 0; i < 5; i++) {
+        EXPECT(liveness_tick(&l, now += 1000) && liveness_is_due(&l, &peer, now));
+        peer.told_ms = now;
+        EXPECT(!liveness_is_dead(&l, &peer)); /* six of the longer ones may be missing, too */
+    }
+    EXPECT(!liveness_tick(&l, now += 2001)); /* late is later, as well */
+    EXPECT_EQ(liveness_silence(&l, &peer), 0);
+    for (int i = 0; i < 6; i++)
+        EXPECT(liveness_tick(&l, now += 1000) && !liveness_is_dead(&l, &peer));
+    EXPECT(liveness_tick(&l, now += 1000) && liveness_is_dead(&l, &peer));
+}
+
+/* Silence that was allowed while it was quiet does not condemn it, and from now on little is. */
+TEST(liveness_counts_from_the_first_word_to_a_quiet_peer) {
+    struct liveness l;
+    struct liveness_peer peer = {.knows_quiet = true, .idle = true};
+    liveness_init(&l, BEAT, SILENCE, 0);
+    int64_t now = LIVENESS_QUIET_AFTER_MS;
+    liveness_hear(&peer, now);
+    EXPECT(liveness_is_due(&l, &peer, BEAT));
+    (void)liveness_is_due(&l, &peer, now);
+    EXPECT(peer.quiet);
+    (void)liveness_set_slow(&l, true, now);
+    for (int i = 0; i < 4; i++)
+        EXPECT(liveness_tick(&l, now += 1000));
+    liveness_talk(&peer, now);
+    EXPECT_EQ(liveness_set_slow(&l, false, now), BEAT);
+    for (int i = 0; i < 6; i++) {
+        EXPECT(liveness_tick(&l, now += BEAT) && !liveness_is_dead(&l, &peer));
+        EXPECT(liveness_is_due(&l, &peer, now));
+    }
+    EXPECT(liveness_tick(&l, now += BEAT) && liveness_is_dead(&l, &peer));
+}
+
+/* One that works, or is of an older build, or heartbeats that are rare already. */
+TEST(liveness_is_not_slower_where_it_must_not_be) {
+    struct liveness l;
+    struct liveness_peer works = {.knows_quiet = true}, old = {.idle = true};
+    liveness_init(&l, BEAT, SILENCE, 0);
+    EXPECT(liveness_is_due(&l, &works, 60000) && !works.quiet);
+    EXPECT(liveness_is_due(&l, &old, 60000) && !old.quiet);
+    liveness_init(&l, 50, 400, 0);
+    EXPECT_EQ(liveness_quiet_ms(&l), 200);
+    liveness_init(&l, 3000, 9000, 0);
+    EXPECT_EQ(liveness_quiet_ms(&l), 3000);
 }
