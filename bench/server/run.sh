@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Trireme's server beside llama-server on this machine's CPU: ./dev bench server [--peer SOURCE | --llama-server PROGRAM]
-# [--shape qwen2.5-0.5b|llama-3.2-1b | --model FILE] [--clients 1,8,32] [--rounds N] [--limit S] [--threads N] [--port N] [-- OPTIONS of trireme serve]
+# [--shape qwen2.5-0.5b|llama-3.2-1b | --model FILE] [--clients 1,8,32] [--rounds N] [--requests N] [--prompt N] [--answer N] [--limit S] [--threads N] [--port N] [-- OPTIONS of trireme serve]
 # --quick: only see that our side runs, on the bundled model and without the peer.
 # The peer is npm's node-llama-cpp: its libraries for this kind of machine, and the server from the same version's source, linked with them. Or
 # all of it is built from SOURCE (a folder with llama.cpp), or is there already (PROGRAM). All of it lies in build/peer, with the model: random weights in the shape, Q4_0.

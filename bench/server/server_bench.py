@@ -3,7 +3,7 @@
 
     ./dev bench server [--clients 1,8,32] [--rounds 3] [--requests N] [--limit S] [--threads N] [-- OPTIONS of trireme serve]
 
-The load is `trireme bench serve`: prompts of 128 random tokens, answers of 64, streamed, each client sending its next request when the last
+The load is `trireme bench serve`: prompts of 128 random tokens (--prompt), answers of 64 (--answer), streamed, each client sending its next request when the last
 has ended; a few others first that are not counted. Both servers have a slot for each client, let requests wait as long as it takes, and compute
 with as many threads as there are CPUs. Per row: tokens/s, times to the first token and between tokens (p50 / p99, ms), processor time of all of the server's threads for each token
 of the answers (prompts included; the figure to compare on a busy machine), resident memory. Then: from nothing to the first
@@ -26,7 +26,6 @@ import urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TRIREME = os.path.join(os.environ.get("BUILD_RELEASE", os.path.join(ROOT, "build", "release")), "bin", "trireme")
-PROMPT, ANSWER = 128, 64
 FIGURES = {"tok/s": "output_throughput", "TTFT p50": "median_ttft_ms", "TTFT p99": "p99_ttft_ms", "ITL p50": "median_itl_ms", "ITL p99": "p99_itl_ms"}
 
 CPU = "cpu ms a token"
@@ -75,7 +74,7 @@ def thread_seconds(pid):
 class Server:
     def __init__(self, options, ours, clients, folder):
         self.url = f"http://127.0.0.1:{options.port}"
-        context = (PROMPT + ANSWER) * 5 // 4
+        context = (options.prompt + options.answer) * 5 // 4
         if ours:
             command = [TRIREME, "serve", options.model, "--port", str(options.port), "--run-dir", os.path.join(folder, "run"),
                        "--slots", str(clients), "--threads", str(options.threads), "--cache-dir", os.path.join(folder, "cache"), "--queue-wait", "0",
@@ -126,7 +125,7 @@ class Server:
         """Of prompts that no load before had: what a server keeps of a prompt is not what is measured."""
         options.seed += 1
         return subprocess.Popen([TRIREME, "bench", "serve", "--base-url", self.url, "--random-vocab", str(options.vocab), "--num-prompts", str(requests),
-                                 "--max-concurrency", str(clients), "--random-input-len", str(PROMPT), "--random-output-len", str(ANSWER),
+                                 "--max-concurrency", str(clients), "--random-input-len", str(options.prompt), "--random-output-len", str(options.answer),
                                  "--ignore-eos", "--disable-tqdm", "--seed", str(options.seed), "--metric-percentiles", "99", "--save-result",
                                  "--save-detailed", "--result-dir", folder, "--result-filename", "result.json"],
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -167,7 +166,7 @@ class Server:
             self.fail(f"{result['failed']} requests failed")
         else:
             figures |= {name: result[key] for name, key in FIGURES.items()}
-            tokens = requests * ANSWER
+            tokens = requests * options.answer
         return dict(figures, **{CPU: 1000 * spent / tokens})
 
     def idle(self, seconds):
@@ -217,6 +216,8 @@ def main():
     parser.add_argument("--clients", default="1,8,32")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--requests", type=int, default=0, help="of one row; 0: at least 96, and three for each client")
+    parser.add_argument("--prompt", type=int, default=128, help="tokens of a prompt")
+    parser.add_argument("--answer", type=int, default=64, help="tokens of an answer")
     parser.add_argument("--limit", type=float, default=300, help="seconds that a load may take, once for each server, row and round")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--vocab", type=int, default=1000, help="token ids of prompts are below")
@@ -228,7 +229,7 @@ def main():
     names = ["start s", *FIGURES, CPU, "resident MB", *(["idle %"] if options.idle else [])]
     folder = tempfile.mkdtemp(prefix="trireme-bench-server-", dir=os.path.join(ROOT, "build"))
     try:
-        print(f"{options.threads} threads, prompts of {PROMPT}, answers of {ANSWER}; Trireme" + (" / llama-server" if options.llama_server else ""))
+        print(f"{options.threads} threads, prompts of {options.prompt}, answers of {options.answer}; Trireme" + (" / llama-server" if options.llama_server else ""))
         print(f"\n| clients | {' | '.join(names)} |\n| {'--- | ' * (len(names) + 1)}".rstrip())
         for clients in map(int, options.clients.split(",")):
             mine, theirs = [], []
