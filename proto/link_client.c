@@ -158,7 +158,7 @@ static void talk(struct link_client *c, enum wire_kind kind) {
         return;
     liveness_talk(&c->server, now);
     if (c->liveness.slow)
-        link_wait_set_tick(&c->wait, liveness_set_slow(&c->liveness, false, now));
+        link_wait_set_tick(&c->wait, liveness_set_slow(&c->liveness, false));
 }
 
 int link_client_send(struct link_client *c, enum wire_kind kind, struct bytes payload) {
@@ -214,7 +214,7 @@ static void send_heartbeat(struct link_client *c) {
     c->server.idle = heartbeat.state == WIRE_STATE_IDLE; /* the quiet is ours as well */
     bool due = liveness_is_due(&c->liveness, &c->server, now);
     if (c->server.quiet != c->liveness.slow)
-        link_wait_set_tick(&c->wait, liveness_set_slow(&c->liveness, c->server.quiet, now));
+        link_wait_set_tick(&c->wait, liveness_set_slow(&c->liveness, c->server.quiet));
     if (!due)
         return;
     c->server.told_ms = now;

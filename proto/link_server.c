@@ -113,7 +113,7 @@ static void talk(struct link_server *s, struct peer *peer, enum wire_kind kind) 
         return;
     liveness_talk(&peer->live, now);
     if (s->liveness.slow)
-        link_wait_set_tick(&s->wait, liveness_set_slow(&s->liveness, false, now));
+        link_wait_set_tick(&s->wait, liveness_set_slow(&s->liveness, false));
 }
 
 int link_server_send(struct link_server *s, struct u128 instance, enum wire_kind kind,
@@ -146,7 +146,7 @@ static void send_heartbeats(struct link_server *s) {
         peer->live.told_ms = now;
     }
     if (all_quiet != s->liveness.slow)
-        link_wait_set_tick(&s->wait, liveness_set_slow(&s->liveness, all_quiet, now));
+        link_wait_set_tick(&s->wait, liveness_set_slow(&s->liveness, all_quiet));
 }
 
 static void ask_to_register(struct link_server *s, struct bytes routing) {

@@ -12,9 +12,8 @@ int64_t liveness_quiet_ms(const struct liveness *l) {
     return MAX(slowed, l->heartbeat_ms);
 }
 
-int64_t liveness_set_slow(struct liveness *l, bool slow, int64_t now_ms) {
+int64_t liveness_set_slow(struct liveness *l, bool slow) {
     l->slow = slow;
-    l->tick_ms = now_ms;
     return slow ? liveness_quiet_ms(l) : l->heartbeat_ms;
 }
 

@@ -50,8 +50,9 @@ void liveness_init(struct liveness *l, int64_t heartbeat_ms, int64_t silence_ms,
 /* Between signs of life to and from a quiet peer: no more than LIVENESS_QUIET_MS, unless heartbeats
  * are rarer anyway. */
 int64_t liveness_quiet_ms(const struct liveness *l);
-/* How often to tick from now on; slow: all peers are quiet. */
-int64_t liveness_set_slow(struct liveness *l, bool slow, int64_t now_ms);
+/* How often to tick from now on; slow: all peers are quiet. The first tick after slow ones may be
+ * late: then everyone's silence counts anew. */
+int64_t liveness_set_slow(struct liveness *l, bool slow);
 /* More than a sign of life went to the peer or came from it. */
 void liveness_talk(struct liveness_peer *peer, int64_t now_ms);
 /* At a tick: whether the peer is to get a sign of life now; it may become quiet. */

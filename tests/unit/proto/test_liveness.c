@@ -83,7 +83,7 @@ TEST(liveness_of_a_quiet_peer_is_asked_seldom) {
     }
     EXPECT_EQ(liveness_quiet_ms(&l), 1000);
     EXPECT(liveness_tick(&l, now) && !liveness_is_due(&l, &peer, now) && peer.quiet);
-    EXPECT_EQ(liveness_set_slow(&l, true, now), 1000);
+    EXPECT_EQ(liveness_set_slow(&l, true), 1000);
     for (int i = 0; i < 5; i++) {
         EXPECT(liveness_tick(&l, now += 1000) && liveness_is_due(&l, &peer, now));
         peer.told_ms = now;
@@ -104,13 +104,14 @@ TEST(liveness_counts_from_the_first_word_to_a_quiet_peer) {
     int64_t now = LIVENESS_QUIET_AFTER_MS;
     liveness_hear(&peer, now);
     EXPECT(liveness_is_due(&l, &peer, BEAT));
+    (void)liveness_tick(&l, now);
     (void)liveness_is_due(&l, &peer, now);
     EXPECT(peer.quiet);
-    (void)liveness_set_slow(&l, true, now);
+    (void)liveness_set_slow(&l, true);
     for (int i = 0; i < 4; i++)
         EXPECT(liveness_tick(&l, now += 1000));
     liveness_talk(&peer, now);
-    EXPECT_EQ(liveness_set_slow(&l, false, now), BEAT);
+    EXPECT_EQ(liveness_set_slow(&l, false), BEAT);
     for (int i = 0; i < 6; i++) {
         EXPECT(liveness_tick(&l, now += BEAT) && !liveness_is_dead(&l, &peer));
         EXPECT(liveness_is_due(&l, &peer, now));
