@@ -114,6 +114,8 @@ struct genreq_constraint {
 
 /* Of OpenAI's responses alone: what an answer that is kept needs (responses.h). */
 struct genreq_kept {
+    struct bytes input;        /* raw, in the body */
+    bool refers;               /* it names items of responses that are kept */
     struct bytes previous;     /* id of the response that this one goes on from; empty: none */
     struct bytes instructions; /* a raw string; empty: none */
     struct bytes turns;        /* messages of the conversation without them, comma-separated */

@@ -22,6 +22,7 @@ enum {
     RESPONSES_METADATA_MAX = 16, /* pairs, */
     RESPONSES_METADATA_KEY_MAX = 64,
     RESPONSES_METADATA_VALUE_MAX = 512,
+    RESPONSES_REFERRED_MAX = 16 << 20, /* bytes looked up for items that an input names */
 };
 
 /* Fills g from a body that json_scan took. 0, or -1 with *err filled. */
@@ -33,8 +34,9 @@ MUST_CHECK int responses_parse(struct genreq *g, struct bytes body, struct api_e
 MUST_CHECK int responses_convert(struct genreq *g, struct bytes input, struct bytes instructions,
                                  struct api_error *err);
 
-/* Puts the conversation that g goes on from before its own messages; nothing when it names none.
- * 0, or -1 with *err filled. */
+/* Puts items of kept responses in place of those that g's input only names, and the conversation
+ * that g goes on from before its own messages; nothing when it names none. g->kept.input is still
+ * there. 0, or -1 with *err filled. */
 MUST_CHECK int responses_resume(struct genreq *g, struct response_store *store, struct u128 tenant,
                                 struct api_error *err);
 

@@ -19,6 +19,11 @@ struct item {
 struct converter {
     struct genreq *g;
     struct api_error *err;
+    struct response_store *store; /* NULL: items of other responses are not looked up yet */
+    struct u128 tenant;
+    struct buf object; /* of the response that was looked up last, by this number */
+    struct u128 object_number;
+    size_t referred_bytes; /* of all that was looked up */
     uint32_t item_idx, turn_count;
     struct buf turns, items; /* comma-separated */
     /* the assistant's message that gathers */
@@ -272,6 +277,95 @@ static int take_reasoning(struct converter *c, const struct item *item) {
     return 0;
 }
 
+/* ---- items of responses that are kept ---- */
+
+/* The response that made an item, by the item's id as the client wrote it: PREFIX_NUMBER and at
+ * least two digits. False: none of ours. */
+static bool maker_of(struct bytes id, struct u128 *number) {
+    struct bytes text = raw_content(id);
+    const uint8_t *mark = text.len ? memchr(text.data, '_', text.len) : NULL;
+    char hex[U128_TEXT_MAX];
+    size_t before = mark ? (size_t)(mark + 1 - text.data) : 0;
+    if (!mark || text.len < before + sizeof hex - 1 + 2)
+        return false;
+    memcpy(hex, mark + 1, sizeof hex - 1);
+    hex[sizeof hex - 1] = 0;
+    return u128_parse(hex, number) == 0;
+}
+
+/* The item of that id among those of a response's output. False: it has none. */
+static bool find_output(struct bytes object, struct bytes id, struct item *out) {
+    struct bytes output = {0};
+    const struct json_wanted members[] = {{"output", &output}};
+    struct json_reader r;
+    bool found = false;
+    json_reader_init(&r, object, GENREQ_DEPTH_MAX, 0);
+    bool whole = json_next(&r) == JSON_OBJECT_BEGIN && json_take_members(&r, members, 1);
+    json_reader_release(&r);
+    if (!whole || !raw_is(output, '['))
+        return false;
+    json_reader_init(&r, output, GENREQ_DEPTH_MAX, 0);
+    (void)json_next(&r);
+    while (!found && json_next(&r) == JSON_OBJECT_BEGIN) {
+        read_item(&r, out);
+        found = bytes_equal(out->id, id);
+    }
+    json_reader_release(&r);
+    return found;
+}
+
+/* c->object becomes that of the response that made the item; empty: it is not kept. */
+static void load_maker(struct converter *c, struct bytes id) {
+    struct u128 number;
+    if (!maker_of(id, &number)) {
+        buf_reset(&c->object);
+        return;
+    }
+    if (c->object.len && u128_equal(number, c->object_number))
+        return;
+    buf_reset(&c->object);
+    c->object_number = number;
+    struct kept_response *kept = response_store_find(c->store, number, c->tenant);
+    if (kept)
+        kept_response_object(c->store, kept, &c->object);
+    kept_response_put(c->store, kept);
+    c->referred_bytes += c->object.len;
+}
+
+/* Puts the item in place of what names it, in memory that lives as long as the request. */
+static int resolve(struct converter *c, struct item *item) {
+    struct bytes id = item->id, copy;
+    struct json_reader r;
+    load_maker(c, id);
+    if (c->object.failed)
+        return api_error_out_of_memory(c->err);
+    if (!c->object.len || !find_output(buf_bytes(&c->object), id, item))
+        return api_error_set(c->err, API_BAD_REQUEST, "input",
+                             "input[%u]: no item %.*s is kept here: its response was not stored, "
+                             "was deleted or gave way to newer ones, or another gateway has it",
+                             c->item_idx, (int)MIN(id.len, (size_t)80), (const char *)id.data);
+    c->referred_bytes += item->whole.len;
+    if (c->referred_bytes > RESPONSES_REFERRED_MAX)
+        return api_error_set(c->err, API_TOO_LARGE, "input",
+                             "the responses whose items the input names have more than %d bytes",
+                             RESPONSES_REFERRED_MAX);
+    const void *kept = arena_copy(&c->g->arena, item->whole.data, item->whole.len);
+    if (!kept)
+        return api_error_out_of_memory(c->err);
+    copy = bytes_of(kept, item->whole.len);
+    json_reader_init(&r, copy, GENREQ_DEPTH_MAX, 0);
+    (void)json_next(&r);
+    read_item(&r, item);
+    json_reader_release(&r);
+    item->whole = copy;
+    return 0;
+}
+
+static bool is_reference(const struct item *item) {
+    return raw_is(item->id, '"') &&
+           (raw_is_text(item->type, "item_reference") || (!item->type.len && !item->role.len));
+}
+
 static int take_item(struct converter *c, const struct item *item) {
     if (raw_is_text(item->type, "message") || (!item->type.len && item->role.len))
         return take_message(c, item);
@@ -335,7 +429,14 @@ static int take_items(struct converter *c, struct bytes input) {
                                GENREQ_MESSAGES_MAX);
         } else {
             read_item(&r, &item);
-            rc = take_item(c, &item);
+            if (is_reference(&item) && !c->store) {
+                c->g->kept.refers = true;
+                continue;
+            }
+            if (is_reference(&item))
+                rc = resolve(c, &item);
+            if (rc == 0)
+                rc = take_item(c, &item);
             if (rc == 0 && c->g->kept.store)
                 list_item(c, &item);
         }
@@ -442,20 +543,35 @@ static int write_messages(struct genreq *g, struct bytes before, struct api_erro
     return rc;
 }
 
-int responses_convert(struct genreq *g, struct bytes input, struct bytes instructions,
-                      struct api_error *err) {
-    struct converter c = {.g = g, .err = err};
-    struct buf tools = {0}, told = {0};
-    int rc = take_input(&c, input);
-    if (!raw_is_text(instructions, ""))
-        buf_add_bytes(&told, instructions);
+/* Turns and items of the input. store: where items that it names are; NULL: they are left out. */
+static int convert_input(struct genreq *g, struct response_store *store, struct u128 tenant,
+                         struct api_error *err) {
+    struct converter c = {.g = g, .err = err, .store = store, .tenant = tenant};
+    int rc = take_input(&c, g->kept.input);
     if (rc == 0)
         rc = genreq_keep(g, &c.turns, &g->kept.turns, err);
     if (rc == 0)
         rc = genreq_keep(g, &c.items, &g->kept.items, err);
+    g->kept.turn_count = c.turn_count;
+    vec_release(&c.texts);
+    vec_release(&c.thoughts);
+    vec_release(&c.calls);
+    buf_release(&c.turns);
+    buf_release(&c.items);
+    buf_release(&c.object);
+    return rc;
+}
+
+int responses_convert(struct genreq *g, struct bytes input, struct bytes instructions,
+                      struct api_error *err) {
+    struct converter c = {.g = g, .err = err};
+    struct buf tools = {0}, told = {0};
+    g->kept.input = input;
+    int rc = convert_input(g, NULL, (struct u128){0}, err);
+    if (!raw_is_text(instructions, ""))
+        buf_add_bytes(&told, instructions);
     if (rc == 0)
         rc = genreq_keep(g, &told, &g->kept.instructions, err);
-    g->kept.turn_count = c.turn_count;
     if (rc == 0)
         rc = write_messages(g, bytes_of(NULL, 0), err);
     if (rc == 0 && g->tools.len) {
@@ -463,11 +579,6 @@ int responses_convert(struct genreq *g, struct bytes input, struct bytes instruc
         if (rc == 0)
             rc = genreq_keep(g, &tools, &g->tools, err);
     }
-    vec_release(&c.texts);
-    vec_release(&c.thoughts);
-    vec_release(&c.calls);
-    buf_release(&c.turns);
-    buf_release(&c.items);
     buf_release(&tools);
     buf_release(&told);
     return rc;
@@ -501,8 +612,10 @@ int responses_resume(struct genreq *g, struct response_store *store, struct u128
     struct u128 number;
     struct kept_response *kept = NULL;
     struct buf before = {0};
+    if (g->kept.refers && convert_input(g, store, tenant, err))
+        return -1;
     if (!g->kept.previous.len)
-        return 0;
+        return g->kept.refers ? write_messages(g, bytes_of(NULL, 0), err) : 0;
     if (responses_id_parse(g->kept.previous, &number))
         kept = response_store_find(store, number, tenant);
     if (!kept)

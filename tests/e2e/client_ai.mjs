@@ -22,6 +22,9 @@ for (const model of [openai(name), openai.chat(name)]) {
   for await (const piece of streamText({ ...ask, temperature: 0 }).textStream) pieces += piece;
   assert.ok(text.length > 0);
   assert.equal(pieces, text);
+  const { response } = await generateText({ ...ask, temperature: 0 }); // of /v1/responses: the next request only names what it said
+  const messages = [{ role: "user", content: "Hello!" }, ...response.messages, { role: "user", content: "And you?" }];
+  assert.ok((await generateText({ model, messages, maxOutputTokens: 20, maxRetries: 0 })).text.length > 0);
   schema.parse((await generateObject({ ...ask, schema })).object);
   const { partialObjectStream, object } = streamObject({ ...ask, schema });
   let last = {};

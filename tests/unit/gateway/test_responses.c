@@ -372,7 +372,8 @@ TEST(what_does_not_fit_is_refused_by_name) {
         {"{\"input\":7}", "'input' must be a string or an array"},
         {"{\"input\":[7]}", "input[0] must be an object"},
         {"{\"input\":[{}]}", "input[0] needs a 'type'"},
-        {"{\"input\":[{\"type\":\"item_reference\",\"id\":\"x\"}]}", "\"item_reference\""},
+        {"{\"input\":[{\"type\":\"item_reference\",\"id\":\"x\"}]}",
+         "input[0]: no item \"x\" is kept here"},
         {"{\"input\":[{\"role\":\"king\",\"content\":\"x\"}]}", "input[0].role"},
         {"{\"input\":[{\"role\":\"user\",\"content\":7}]}", "input[0].content must be"},
         {"{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\"}]}]}",
@@ -497,6 +498,46 @@ TEST(what_is_kept_is_found_again_and_gone_on_from) {
     EXPECT_EQ(get_status(&w, NULL, id, ""), 404);
     client_request(w.port, "PUT", path, NULL, NULL, &a);
     EXPECT(a.status == 405 || a.status == 501);
+    answer_release(&a);
+    buf_release(&body);
+    world_echo_end(&w);
+}
+
+/* As the AI SDK does: what an answer said is only named. */
+TEST(items_of_kept_responses_may_be_named) {
+    struct world w;
+    struct answer a;
+    char id[64];
+    struct buf body = {0};
+    world_echo(&w, SHOWS);
+    EXPECT(world_start(&w));
+    RESPONSES(&w, "{\"input\":\"one\"}", &a);
+    id_of(&a, id);
+    answer_release(&a);
+    buf_addf(&body,
+             "{\"input\":[{\"role\":\"user\",\"content\":\"one\"},{\"type\":\"item_reference\","
+             "\"id\":\"msg_%s00\"},{\"role\":\"user\",\"content\":\"two\"}]}",
+             id + strlen("resp_"));
+    RESPONSES(&w, buf_text(&body), &a);
+    EXPECT(strstr(buf_text(&a.body), "\"text\":\"user=one;assistant=user=one;!;user=two;!"));
+    id_of(&a, id);
+    answer_release(&a);
+    /* and stands among the items of the request that named it */
+    EXPECT_EQ(get(&w, NULL, id, "/input_items?order=asc", &a), 200);
+    EXPECT(strstr(buf_text(&a.body), "\"text\":\"user=one;!\""));
+    EXPECT(!strstr(buf_text(&a.body), "item_reference"));
+    answer_release(&a);
+    /* by its id alone, and in the conversation that it goes on from */
+    buf_reset(&body);
+    buf_addf(&body, "{\"input\":[{\"id\":\"msg_%s00\"}],\"previous_response_id\":\"%s\"}",
+             id + strlen("resp_"), id);
+    RESPONSES(&w, buf_text(&body), &a);
+    EXPECT_EQ(a.status, 200);
+    answer_release(&a);
+    ASK(&w, "/v1/responses", "Authorization: Bearer other\r\n",
+        "{\"input\":[{\"id\":\"msg_00000000000000000000000000000000ff\"}]}", &a);
+    EXPECT_EQ(a.status, 400);
+    EXPECT(strstr(buf_text(&a.body), "no item \\\"msg_00000000000000000000000000000000ff\\\""));
     answer_release(&a);
     buf_release(&body);
     world_echo_end(&w);
