@@ -164,17 +164,20 @@ MUST_CHECK int field_of_span(struct field_reader *r, struct bytes span, const ch
 MUST_CHECK int field_token_array(struct field_reader *r, enum json_event event, size_t max_count,
                                  struct u32s *out);
 
-/* Copies a logit bias, pairs of equal index, into the arena. */
-MUST_CHECK int field_copy_bias(struct field_reader *r, const uint32_t *ids, const float *values,
-                               size_t count);
-
 /* Readers of fields that go by another name elsewhere. */
-/* An object from token ids to numbers. */
+/* An object from token ids or texts to numbers, or pairs of them (field_bias.c). */
 MUST_CHECK int field_logit_bias(struct field_reader *r, enum json_event first);
 /* Stop strings: one, or an array. */
 MUST_CHECK int field_stops(struct field_reader *r, enum json_event first);
 /* A text, token ids, or a list of either. */
 MUST_CHECK int field_prompt(struct field_reader *r, enum json_event first);
+/* vLLM's: so many alternatives for each token of the prompt; -1: as many as there may be. */
+MUST_CHECK int field_prompt_logprobs(struct field_reader *r, enum json_event first);
+/* "low", "medium" or "high", for the template. */
+MUST_CHECK int field_verbosity(struct field_reader *r, enum json_event first);
+/* Once all fields are read: the verbosity goes to the template, before what template_kwargs says of
+ * it. 0, or -1 with *err filled: memory is out. */
+MUST_CHECK int field_apply_verbosity(struct genreq *g, struct api_error *err);
 /* A chat's messages. */
 MUST_CHECK int field_messages(struct field_reader *r, enum json_event first);
 /* A seed as llama.cpp and Ollama take it: -1 asks for a drawn one. */

@@ -54,6 +54,15 @@ static int read_stop_patterns(struct field_reader *r, enum json_event first) {
                                    &r->g->stop_patterns, &r->g->stop_pattern_count);
 }
 
+/* Of Hugging Face's kin: false takes the likeliest token. */
+static int read_do_sample(struct field_reader *r, enum json_event first) {
+    bool samples;
+    if (field_bool(r, first, &samples))
+        return -1;
+    r->g->greedy |= !samples;
+    return 0;
+}
+
 static int read_reasoning_format(struct field_reader *r, enum json_event first) {
     if (first != JSON_STRING)
         return field_wrong_type(r, "a string", first);
@@ -65,6 +74,9 @@ static int read_reasoning_format(struct field_reader *r, enum json_event first) 
     r->g->separate_reasoning = !none;
     return 0;
 }
+
+/* NVIDIA Dynamo's object of fields that are no OpenAI's. */
+static int read_nvext(struct field_reader *r, enum json_event first);
 
 /* NEUTRAL: values that change nothing, so they are taken. */
 /* Only null is taken. */
@@ -103,7 +115,7 @@ static const struct field rows[] = {
     NUMBER_FIELD("adaptive_target", adaptive_target, -1000, 1, 0),
     NUMBER_FIELD("adaptive_decay", adaptive_decay, 0, 0.99, 0),
     CUSTOM_FIELD("samplers", field_sampler_order),
-    NEUTRAL_FIELD("do_sample", "true"),
+    CUSTOM_FIELD("do_sample", read_do_sample),
     REFUSED_FIELD("repetition_ngram_size"),
     REFUSED_FIELD("prompt_ignore_length"),
     REFUSED_FIELD("repetition_detection"),
@@ -237,7 +249,41 @@ static const struct field rows[] = {
     BOOL_FIELD("timings_per_token", timings, 0),
     PASSED_FIELD("sse_ping_interval"),
     PASSED_FIELD("keep_alive"),
+    CUSTOM_FIELD("nvext", read_nvext),
+};
+
+static int read_greedy(struct field_reader *r, enum json_event first) {
+    bool greedy;
+    if (field_bool(r, first, &greedy))
+        return -1;
+    r->g->greedy |= greedy;
+    return 0;
+}
+
+static const struct field nvext_rows[] = {
+    CUSTOM_FIELD("greed_sampling", read_greedy),
+    REFUSED_FIELD("use_raw_prompt"),
+    REFUSED_FIELD("token_data"),
+    REFUSED_FIELD("max_thinking_tokens"),
+    /* of the request */
+    REFUSED_FIELD("stream"),
+    REFUSED_FIELD("model"),
+    REFUSED_FIELD("nvext"),
+    /* where and how it is computed, and what its own router tells */
+    PASSED_FIELD("annotations"),
+    PASSED_FIELD("agent_hints"),
+    PASSED_FIELD("backend_instance_id"),
+    PASSED_FIELD("cache_control"),
+    PASSED_FIELD("extra_fields"),
 };
 /* clang-format on */
+
+static int read_nvext(struct field_reader *r, enum json_event first) {
+    static const struct field_table own = {nvext_rows, ARRAY_LEN(nvext_rows)};
+    static const struct field_table *const tables[] = {&own, &field_shared, &field_constraint,
+                                                       &field_peers, &field_elsewhere};
+    static const struct field_set set = {tables, ARRAY_LEN(tables)};
+    return field_nested(r, first, &set, "an object");
+}
 
 const struct field_table field_peers = {rows, ARRAY_LEN(rows)};

@@ -20,44 +20,6 @@ static int read_stop_tokens(struct field_reader *r, enum json_event first) {
     return field_token_array(r, json_next(&r->json), GENREQ_STOP_TOKENS_MAX, &r->g->stop_tokens);
 }
 
-int field_copy_bias(struct field_reader *r, const uint32_t *ids, const float *values,
-                    size_t count) {
-    if (field_copy_ids(r, ids, count, &r->g->bias_ids))
-        return -1;
-    if (count == 0)
-        return 0;
-    r->g->bias_values =
-        (struct f32s){arena_copy(&r->g->arena, values, count * sizeof values[0]), count};
-    return r->g->bias_values.items ? 0 : field_too_large(r);
-}
-
-int field_logit_bias(struct field_reader *r, enum json_event first) {
-    static const struct field range = {.min = -100, .max = 100};
-    uint32_t ids[GENREQ_BIAS_MAX];
-    float values[GENREQ_BIAS_MAX];
-    size_t count = 0;
-    if (first != JSON_OBJECT_BEGIN)
-        return field_wrong_type(r, "an object from token ids to numbers", first);
-    for (enum json_event event = json_next(&r->json); event != JSON_OBJECT_END;
-         event = json_next(&r->json)) {
-        int64_t id;
-        double value;
-        if (event != JSON_KEY)
-            return field_wrong_type(r, "an object", event);
-        if (count == GENREQ_BIAS_MAX)
-            return api_error_set(r->err, API_BAD_REQUEST, r->name,
-                                 "'%s' holds more than %d entries", r->name, GENREQ_BIAS_MAX);
-        if (!json_number_int64(r->json.text, &id) || id < 0 || id > INT32_MAX)
-            return api_error_set(r->err, API_BAD_REQUEST, r->name,
-                                 "'%s' must have token ids as keys", r->name);
-        if (field_number(r, json_next(&r->json), &range, &value))
-            return -1;
-        ids[count] = (uint32_t)id;
-        values[count++] = (float)value;
-    }
-    return field_copy_bias(r, ids, values, count);
-}
-
 static int read_stream_options(struct field_reader *r, enum json_event first) {
     if (first != JSON_OBJECT_BEGIN)
         return field_wrong_type(r, "an object", first);
@@ -84,6 +46,14 @@ static int read_stream_options(struct field_reader *r, enum json_event first) {
     return 0;
 }
 
+int field_prompt_logprobs(struct field_reader *r, enum json_event first) {
+    int64_t count;
+    if (field_int(r, first, -1, GENREQ_TOP_LOGPROBS_MAX, &count))
+        return -1;
+    r->g->prompt_logprobs = count == -1 ? GENREQ_TOP_LOGPROBS_MAX : count;
+    return 0;
+}
+
 int field_seed(struct field_reader *r, enum json_event first) {
     if (field_int(r, first, 0, 0, &r->g->seed))
         return -1;
@@ -104,8 +74,8 @@ static const struct field rows[] = {
     NUMBER_FIELD("min_p", min_p, 0, 1, GENREQ_MIN_P),
     NUMBER_FIELD("top_n_sigma", top_n_sigma, -1000, 1000, 0),
     NUMBER_FIELD("repetition_penalty", repetition_penalty, 0.01, 100, GENREQ_REPETITION),
-    NUMBER_FIELD("presence_penalty", presence_penalty, -2, 2, 0),
-    NUMBER_FIELD("frequency_penalty", frequency_penalty, -2, 2, 0),
+    NUMBER_FIELD("presence_penalty", presence_penalty, -100, 100, 0),
+    NUMBER_FIELD("frequency_penalty", frequency_penalty, -100, 100, 0),
     INT_FIELD("seed", seed, 0, 0, GENREQ_SEED),
     INT_FIELD("n", choice_count, 1, GENREQ_CHOICES_MAX, GENREQ_CHOICE_COUNT),
     CUSTOM_FIELD("stop", field_stops),

@@ -152,6 +152,37 @@ int field_reasoning_effort(struct field_reader *r, enum json_event first) {
                          "'%s' must be none, minimal, low, medium, high, xhigh or max", r->name);
 }
 
+int field_verbosity(struct field_reader *r, enum json_event first) {
+    static const char *const WORDS[] = {"low", "medium", "high"};
+    for (size_t i = 0; first == JSON_STRING && i < ARRAY_LEN(WORDS); i++)
+        if (bytes_equal(r->json.text, bytes_str(WORDS[i]))) {
+            r->g->verbosity = WORDS[i];
+            return 0;
+        }
+    return api_error_set(r->err, API_BAD_REQUEST, r->name, "'%s' must be low, medium or high",
+                         r->name);
+}
+
+int field_apply_verbosity(struct genreq *g, struct api_error *err) {
+    struct buf kwargs = {0};
+    struct json_reader r;
+    if (!g->verbosity)
+        return 0;
+    json_reader_init(&r, g->template_kwargs, GENREQ_DEPTH_MAX, 0);
+    bool more = json_next(&r) == JSON_OBJECT_BEGIN && json_next(&r) == JSON_KEY;
+    json_reader_release(&r);
+    buf_addf(&kwargs, "{\"verbosity\":\"%s\"", g->verbosity);
+    if (more) {
+        buf_add_byte(&kwargs, ',');
+        buf_add(&kwargs, g->template_kwargs.data + 1, g->template_kwargs.len - 1);
+    } else {
+        buf_add_byte(&kwargs, '}');
+    }
+    int rc = genreq_keep(g, &kwargs, &g->template_kwargs, err);
+    buf_release(&kwargs);
+    return rc;
+}
+
 struct bytes field_thinking_kwargs(bool on) {
     return bytes_str(on ? "{\"enable_thinking\":true,\"thinking\":true}"
                         : "{\"enable_thinking\":false,\"thinking\":false}");

@@ -128,6 +128,13 @@ void genreq_release(struct genreq *g) {
     arena_release(&g->arena);
 }
 
+void genreq_infill_between(struct genreq *g) {
+    CHECK(g->prompt_count == 1 && !g->prompts[0].is_ids);
+    g->infill.wanted = true;
+    g->infill.prefix = g->prompts[0].text;
+    g->prompts[0].text = bytes_of(NULL, 0); /* nothing of it is written yet */
+}
+
 bool genreq_asks_nothing(const struct genreq *g) {
     return g->messages.len == 0 && g->prompt_count == 0;
 }

@@ -28,6 +28,7 @@ enum {
     GENREQ_STOP_PATTERNS_MAX = 16, /* of FINDER_BYTES_MAX at most */
     GENREQ_STOP_TOKENS_MAX = 40,   /* the wire's bound less room for end-of-text ids */
     GENREQ_BIAS_MAX = 1024,
+    GENREQ_BIAS_TEXT_MAX = 256,   /* bytes of one text that stands for its tokens */
     GENREQ_ALLOWED_MAX = 1 << 18, /* ids; the largest vocabularies have as many */
     GENREQ_BAD_WORDS_MAX = 128,
     GENREQ_BAD_WORD_BYTES_MAX = 256,
@@ -154,6 +155,7 @@ struct genreq_infill {
         struct bytes name, text;
     } * files; /* other files, which go before */
     uint32_t file_count;
+    bool wanted;
 };
 
 /* Of TGI's requests alone. */
@@ -176,11 +178,13 @@ struct genreq {
     struct bytes messages, tools, documents, template_kwargs;
     struct bytes chat_template;    /* of this request alone; empty: the model's */
     struct bytes reasoning_effort; /* empty: not given */
+    const char *verbosity;         /* static; NULL: not given */
     bool add_generation_prompt, continue_final_message;
     struct genreq_prompt *prompts;
     uint32_t prompt_count;
 
     /* sampling; defaults are those of OpenAI's API */
+    bool greedy; /* the likeliest token, whatever the temperature */
     double temperature, top_p, min_p, repetition_penalty, presence_penalty, frequency_penalty;
     double top_n_sigma; /* 0 or less: off */
     int64_t top_k;      /* -1 or 0: off */
@@ -205,6 +209,12 @@ struct genreq {
     int64_t prompt_logprobs_from; /* SGLang's: from this token of it on; -1: of none */
     struct u32s bias_ids;
     struct f32s bias_values;
+    /* llama.cpp's: each token of the text has the bias */
+    const struct genreq_bias_text {
+        struct bytes text;
+        float value;
+    } * bias_texts;
+    uint32_t bias_text_count;
     struct u32s allowed_ids; /* no other token may come; none given: all may */
     const struct bytes *bad_words;
     uint32_t bad_word_count;
@@ -287,6 +297,8 @@ MUST_CHECK int genreq_check_prompt_logprobs(const struct genreq *g, struct api_e
 /* A copy of text that lives as long as g. 0, or -1 with *err filled: memory is out. */
 MUST_CHECK int genreq_keep(struct genreq *g, const struct buf *text, struct bytes *out,
                            struct api_error *err);
+/* The text between g's only prompt, which is a text, and g->infill.suffix is wanted. */
+void genreq_infill_between(struct genreq *g);
 /* Neither messages nor prompts: with Ollama's clients, a question whether the model is there. */
 bool genreq_asks_nothing(const struct genreq *g);
 /* Choices of each prompt that are made. */

@@ -27,47 +27,6 @@ static int read_probs(struct field_reader *r, enum json_event first) {
     return 0;
 }
 
-/* false: the token never comes. */
-static int read_bias_pair(struct field_reader *r, uint32_t *id, float *value) {
-    static const struct field range = {.min = -100, .max = 100};
-    static const double NEVER = -1e9;
-    int64_t read_id = 0;
-    double bias = 0;
-    if (field_int(r, json_next(&r->json), 0, INT32_MAX, &read_id))
-        return -1;
-    enum json_event event = json_next(&r->json);
-    if (event == JSON_FALSE)
-        bias = NEVER;
-    else if (field_number(r, event, &range, &bias))
-        return -1;
-    *id = (uint32_t)read_id;
-    *value = (float)bias;
-    return json_next(&r->json) == JSON_ARRAY_END ? 0 : field_wrong_type(r, "pairs", JSON_NULL);
-}
-
-/* [[ID, BIAS], ...], or OpenAI's object. */
-static int read_bias(struct field_reader *r, enum json_event first) {
-    uint32_t ids[GENREQ_BIAS_MAX];
-    float values[GENREQ_BIAS_MAX];
-    size_t count = 0;
-    if (first == JSON_FALSE)
-        return 0;
-    if (first == JSON_OBJECT_BEGIN)
-        return field_logit_bias(r, first);
-    if (first != JSON_ARRAY_BEGIN)
-        return field_wrong_type(r, "an array of pairs of a token id and a number", first);
-    for (enum json_event event; (event = json_next(&r->json)) != JSON_ARRAY_END; count++) {
-        if (event != JSON_ARRAY_BEGIN)
-            return field_wrong_type(r, "an array of pairs of a token id and a number", event);
-        if (count == GENREQ_BIAS_MAX)
-            return api_error_set(r->err, API_BAD_REQUEST, r->name,
-                                 "'%s' holds more than %d entries", r->name, GENREQ_BIAS_MAX);
-        if (read_bias_pair(r, &ids[count], &values[count]))
-            return -1;
-    }
-    return field_copy_bias(r, ids, values, count);
-}
-
 static int read_response_fields(struct field_reader *r, enum json_event first) {
     return field_strings(r, first, GENREQ_RESPONSE_FIELDS_MAX, GENREQ_NAME_MAX,
                          &r->g->response_fields, &r->g->response_field_count);
@@ -146,9 +105,6 @@ static int read_extra(struct field_reader *r, enum json_event first) {
     CUSTOM_FIELD("n_probs", read_probs),                                                           \
     CUSTOM_FIELD("return_tokens", read_return_tokens),                                             \
     CUSTOM_FIELD("seed", field_seed),                                                              \
-    NUMBER_FIELD("presence_penalty", presence_penalty, -100, 100, 0),                              \
-    NUMBER_FIELD("frequency_penalty", frequency_penalty, -100, 100, 0),                            \
-    CUSTOM_FIELD("logit_bias", read_bias),                                                         \
     CUSTOM_FIELD("response_fields", read_response_fields),                                         \
     PASSED_FIELD("verbose"), /* they always tell how they were sampled */                          \
     /* of chats, or of the other dialects */                                                       \
@@ -224,6 +180,7 @@ int llama_infill_parse(struct genreq *g, struct bytes body, struct api_error *er
         const struct genreq_prompt prompt = {.text = q.prompt};
         q.g.prompts = arena_copy(&q.g.arena, &prompt, sizeof prompt);
         q.g.prompt_count = q.g.prompts ? 1 : 0;
+        q.g.infill.wanted = true;
         rc = genreq_check_choices(&q.g, err);
     }
     *g = q.g; /* the arena with it */

@@ -33,6 +33,10 @@ static int read_raw(struct field_reader *r, enum json_event first) {
     return field_bool(r, first, &request_of(r)->raw);
 }
 
+static int read_suffix(struct field_reader *r, enum json_event first) {
+    return field_string(r, first, SIZE_MAX, &r->g->infill.suffix);
+}
+
 /* None are taken here: such a request asks nothing. */
 static int read_messages(struct field_reader *r, enum json_event first) {
     const uint8_t *at = r->json.at;
@@ -123,6 +127,7 @@ static const struct field generate_rows[] = {
     CUSTOM_FIELD("prompt", read_prompt),
     CUSTOM_FIELD("system", read_system),
     CUSTOM_FIELD("raw", read_raw),
+    CUSTOM_FIELD("suffix", read_suffix),
     REFUSED_FIELD("messages"),
     REFUSED_FIELD("tools"),
 };
@@ -213,6 +218,15 @@ static int ask(struct ollama_request *q, struct api_error *err) {
     if (q->raw && q->system.len)
         return api_error_set(err, API_BAD_REQUEST, "system",
                              "'system' and 'raw' cannot both be given: a raw prompt is all");
+    if (q->g.infill.suffix.len) {
+        if (q->system.len)
+            return api_error_set(err, API_BAD_REQUEST, "suffix",
+                                 "'suffix' and 'system' cannot both be given");
+        if (add_prompt(q, err))
+            return -1;
+        genreq_infill_between(&q->g);
+        return 0;
+    }
     if ((q->raw || !q->system.len) && add_prompt(q, err))
         return -1;
     return q->raw ? 0 : write_messages(q, err);

@@ -127,8 +127,8 @@ static const struct field rows[] = {
     INT_FIELD("max_completion_tokens", max_completion_tokens, -1, WIRE_MAX_TOKENS,
               GENREQ_MAX_COMPLETION_TOKENS),
     BOOL_FIELD("logprobs", logprobs, 0),
-    INT_FIELD("top_logprobs", top_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, GENREQ_TOP_LOGPROBS),
-    INT_FIELD("prompt_logprobs", prompt_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, 0),
+    INT_FIELD("top_logprobs", top_logprobs, -1, GENREQ_TOP_LOGPROBS_MAX, GENREQ_TOP_LOGPROBS),
+    CUSTOM_FIELD("prompt_logprobs", field_prompt_logprobs),
     CUSTOM_FIELD("tool_choice", read_tool_choice),
     CUSTOM_FIELD("thinking", read_thinking),
     CUSTOM_FIELD("enable_thinking", read_enable_thinking),
@@ -139,6 +139,7 @@ static const struct field rows[] = {
     BOOL_FIELD("parallel_tool_calls", parallel_tool_calls, 0),
     BOOL_FIELD("include_reasoning", include_reasoning, 0),
     BOOL_FIELD("separate_reasoning", separate_reasoning, 0),
+    CUSTOM_FIELD("verbosity", field_verbosity),
     BOOL_FIELD("verbose", verbose, 0),
     REFUSED_FIELD("prompt"),
 };
@@ -161,11 +162,13 @@ int openai_chat_parse(struct genreq *g, struct bytes body, struct api_error *err
         return api_error_set(err, API_BAD_REQUEST, g->constraint.field,
                              "'%s' and a function that must be called cannot both be given",
                              g->constraint.field);
-    if (field_apply_thinking(g, g->thinking_field, err))
+    if (field_apply_thinking(g, g->thinking_field, err) || field_apply_verbosity(g, err))
         return -1;
     /* a model that must not call is not tempted */
     if (g->tool_choice_none)
         g->tools = bytes_of(NULL, 0);
+    if (g->top_logprobs == -1) /* vLLM's: as many as there may be */
+        g->top_logprobs = GENREQ_TOP_LOGPROBS_MAX;
     if (g->given & GENREQ_TOP_LOGPROBS && g->top_logprobs > 0 && !g->logprobs)
         return api_error_set(err, API_BAD_REQUEST, "top_logprobs",
                              "'top_logprobs' needs 'logprobs': true");

@@ -60,10 +60,16 @@ int field_prompt(struct field_reader *r, enum json_event first) {
 static int read_logprobs(struct field_reader *r, enum json_event first) {
     if (first == JSON_FALSE)
         return 0;
-    if (field_int(r, first, 0, GENREQ_TOP_LOGPROBS_MAX, &r->g->top_logprobs))
+    if (field_int(r, first, -1, GENREQ_TOP_LOGPROBS_MAX, &r->g->top_logprobs))
         return -1;
+    if (r->g->top_logprobs == -1)
+        r->g->top_logprobs = GENREQ_TOP_LOGPROBS_MAX;
     r->g->logprobs = true;
     return 0;
+}
+
+static int read_suffix(struct field_reader *r, enum json_event first) {
+    return field_string(r, first, SIZE_MAX, &r->g->infill.suffix);
 }
 
 /* clang-format off */
@@ -71,7 +77,8 @@ static const struct field rows[] = {
     CUSTOM_FIELD("prompt", field_prompt),
     BOOL_FIELD("echo", echo, 0),
     CUSTOM_FIELD("logprobs", read_logprobs),
-    INT_FIELD("prompt_logprobs", prompt_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, 0),
+    CUSTOM_FIELD("prompt_logprobs", field_prompt_logprobs),
+    CUSTOM_FIELD("suffix", read_suffix),
     INT_FIELD("best_of", best_of, 0, GENREQ_CHOICES_MAX, 0),
     BOOL_FIELD("verbose", verbose, 0),
     /* of chats alone */
@@ -90,6 +97,19 @@ static const struct field_table *const completions_tables[] = {
     &completions_own, &field_shared, &field_constraint, &field_peers, &field_elsewhere};
 const struct field_set fields_completions = {completions_tables, ARRAY_LEN(completions_tables)};
 
+/* A suffix: the prompt is what stands before the text that is wanted. */
+static int apply_suffix(struct genreq *g, struct api_error *err) {
+    if (g->infill.suffix.len == 0)
+        return 0;
+    if (g->prompt_count != 1 || g->prompts[0].is_ids)
+        return api_error_set(err, API_BAD_REQUEST, "suffix", "'suffix' needs one text as 'prompt'");
+    if (g->echo || g->prompt_logprobs >= 0)
+        return api_error_set(err, API_UNSUPPORTED, "suffix", "'suffix' cannot be had with '%s'",
+                             g->echo ? "echo" : "prompt_logprobs");
+    genreq_infill_between(g);
+    return 0;
+}
+
 int openai_completions_parse(struct genreq *g, struct bytes body, struct api_error *err) {
     if (field_read_request(g, &fields_completions, body, err))
         return -1;
@@ -99,6 +119,8 @@ int openai_completions_parse(struct genreq *g, struct bytes body, struct api_err
         if (g->prompts[i].is_ids && g->prompts[i].ids.count == 0)
             return api_error_set(err, API_BAD_REQUEST, "prompt",
                                  "'prompt' holds an empty list of token ids");
+    if (apply_suffix(g, err))
+        return -1;
     if (g->best_of > 1 && g->best_of < g->choice_count)
         return api_error_set(err, API_BAD_REQUEST, "best_of",
                              "'best_of' must be at least 'n', which is %lld",

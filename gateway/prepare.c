@@ -195,8 +195,9 @@ int prepare_text(const struct genreq *g, uint32_t i, const struct text_model *te
 static int make_prompt(const struct genreq *g, uint32_t i, const struct served_model *m,
                        struct prepared *p, struct api_error *err) {
     struct token_vec *out = &p->prompts[i];
-    if (g->dialect == GENREQ_INFILL)
-        return check_bytes(g, m, infill_bytes(g), "input_prefix", err)
+    if (g->infill.wanted)
+        return check_bytes(g, m, infill_bytes(g),
+                           g->dialect == GENREQ_INFILL ? "input_prefix" : "prompt", err)
                    ? -1
                    : infill_tokens(g, m->text->tokenizer, out, err);
     if (is_chat(g, m->text))
@@ -310,8 +311,9 @@ static void fill_sampling(const struct genreq *g, const struct model_defaults *d
                           struct wire_sampling *s) {
     uint32_t given = g->given;
     *s = (struct wire_sampling){
-        .temperature =
-            (float)given_or_default(1, given & GENREQ_TEMPERATURE, g->temperature, d->temperature),
+        .temperature = g->greedy ? 0
+                                 : (float)given_or_default(1, given & GENREQ_TEMPERATURE,
+                                                           g->temperature, d->temperature),
         .top_p = MAX((float)given_or_default(1, given & GENREQ_TOP_P, g->top_p, d->top_p), FLT_MIN),
         .min_p = MIN((float)given_or_default(0, given & GENREQ_MIN_P, g->min_p, d->min_p),
                      1.0f - FLT_EPSILON / 2),
@@ -416,17 +418,41 @@ static int fill_rules(const struct genreq *g, const struct text_model *text, str
     return 0;
 }
 
+/* The tokens of a text have its bias; *count: of entries so far. */
+static int add_bias_text(const struct genreq_bias_text *bias, const struct tokenizer *t,
+                         struct prepared *p, size_t *count, struct api_error *err) {
+    struct token_vec ids = {0};
+    struct error why;
+    int rc = tokenizer_encode(t, bias->text, 0, &ids, &why);
+    if (rc)
+        rc = refuse(err, "logit_bias", rc, &why);
+    else if (*count + ids.count > WIRE_MAX_LOGIT_BIAS)
+        rc = api_error_set(err, API_BAD_REQUEST, "logit_bias",
+                           "'logit_bias' is of more than %d tokens", WIRE_MAX_LOGIT_BIAS);
+    for (size_t i = 0; rc == 0 && i < ids.count; i++) {
+        p->bias_ids[*count] = ids.items[i];
+        p->bias_values[(*count)++] = bias->value;
+    }
+    vec_release(&ids);
+    return rc;
+}
+
 static int copy_bias(const struct genreq *g, const struct served_model *m, struct prepared *p,
                      struct api_error *err) {
     size_t count = g->bias_ids.count;
-    if (count == 0)
+    if (count == 0 && g->bias_text_count == 0)
         return 0;
     if (prepare_check_ids(g->bias_ids.items, count, m, "logit_bias", err))
         return -1;
-    p->bias_ids = mem_calloc(count, sizeof *p->bias_ids);
-    p->bias_values = mem_calloc(count, sizeof *p->bias_values);
-    memcpy(p->bias_ids, g->bias_ids.items, count * sizeof *p->bias_ids);
-    memcpy(p->bias_values, g->bias_values.items, count * sizeof *p->bias_values);
+    p->bias_ids = mem_calloc(WIRE_MAX_LOGIT_BIAS, sizeof *p->bias_ids);
+    p->bias_values = mem_calloc(WIRE_MAX_LOGIT_BIAS, sizeof *p->bias_values);
+    if (count) {
+        memcpy(p->bias_ids, g->bias_ids.items, count * sizeof *p->bias_ids);
+        memcpy(p->bias_values, g->bias_values.items, count * sizeof *p->bias_values);
+    }
+    for (uint32_t i = 0; i < g->bias_text_count; i++)
+        if (add_bias_text(&g->bias_texts[i], m->text->tokenizer, p, &count, err))
+            return -1;
     p->sampling.bias_ids = (struct u32s){p->bias_ids, count};
     p->sampling.bias_values = (struct f32s){p->bias_values, count};
     return 0;

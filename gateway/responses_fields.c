@@ -115,7 +115,7 @@ static int read_text(struct field_reader *r, enum json_event first) {
     struct bytes format = {0}, verbosity = {0};
     const struct json_wanted members[] = {{"format", &format}, {"verbosity", &verbosity}};
     if (field_members(r, first, members, ARRAY_LEN(members), &request_of(r)->text) ||
-        check_member(r, verbosity, "text.verbosity", "\"medium\""))
+        (verbosity.len && field_of_span(r, verbosity, "text.verbosity", field_verbosity)))
         return -1;
     return format.len ? field_of_span(r, format, "text.format", field_response_format) : 0;
 }
@@ -339,6 +339,8 @@ int responses_parse(struct genreq *g, struct bytes body, struct api_error *err) 
         rc = check(&q, err);
     q.g.kept.store = !q.no_store;
     q.g.logprobs = q.wants_logprobs;
+    if (rc == 0)
+        rc = field_apply_verbosity(&q.g, err);
     if (rc == 0)
         rc = write_echo(&q, q.g.tools, err);
     if (rc == 0)

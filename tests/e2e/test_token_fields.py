@@ -56,6 +56,18 @@ def test_only_allowed_tokens_and_no_bad_words():
         assert constrained["text"] in ("red", "blue"), constrained  # where nothing else may come, a bad word does
 
 
+def test_what_llama_and_hugging_face_call_their_fields():
+    """A text in place of its tokens in logit_bias; do_sample; a suffix where the vocabulary has no marks for it."""
+    with Serve() as s:
+        plain = asked(s, {"prompt": PROMPT, "temperature": 0})["choices"][0]["text"]
+        assert asked(s, {"prompt": PROMPT, "temperature": 1, "do_sample": False})["choices"][0]["text"] == plain
+        word = " " + plain.split()[1]
+        for bias in ([[word, False]], {word: -100}):
+            other = asked(s, {"prompt": PROMPT, "temperature": 0, "logit_bias": bias, "return_token_ids": True})["choices"][0]
+            assert not set(ids_of(s, word)) & set(other["token_ids"]) and other["text"] != plain, (word, other)
+        assert asked(s, {"prompt": PROMPT, "suffix": "x"}, status=501)["error"]["message"].endswith("between two others")
+
+
 def test_what_an_answer_tells_on_request():
     """Tokens called by their ids, timings, a client's own time, and the paths of other servers for the same calls."""
     chat = {"messages": SAY, "max_tokens": 4, "temperature": 0, "logprobs": True, "top_logprobs": 2, "return_tokens_as_token_ids": True}

@@ -62,8 +62,8 @@ TEST(wrong_types_and_ranges_name_their_field) {
         {GENREQ_CHAT, CHAT(",\"repetition_penalty\":1e-38"), "repetition_penalty"},
         {GENREQ_CHAT, CHAT(",\"repetition_penalty\":0.0099"), "repetition_penalty"},
         {GENREQ_CHAT, CHAT(",\"repetition_penalty\":100.1"), "repetition_penalty"},
-        {GENREQ_CHAT, CHAT(",\"presence_penalty\":3"), "presence_penalty"},
-        {GENREQ_CHAT, CHAT(",\"frequency_penalty\":-3"), "frequency_penalty"},
+        {GENREQ_CHAT, CHAT(",\"presence_penalty\":101"), "presence_penalty"},
+        {GENREQ_CHAT, CHAT(",\"frequency_penalty\":-101"), "frequency_penalty"},
         {GENREQ_CHAT, CHAT(",\"seed\":9223372036854775808"), "seed"},
         {GENREQ_CHAT, CHAT(",\"seed\":0.5"), "seed"},
         {GENREQ_CHAT, CHAT(",\"n\":0"), "n"},
@@ -79,9 +79,12 @@ TEST(wrong_types_and_ranges_name_their_field) {
         {GENREQ_CHAT, CHAT(",\"stop\":[\"a\",\"\"]"), "stop"},
         {GENREQ_CHAT, CHAT(",\"stop_token_ids\":[-1]"), "stop_token_ids"},
         {GENREQ_CHAT, CHAT(",\"stop_token_ids\":5"), "stop_token_ids"},
-        {GENREQ_CHAT, CHAT(",\"logit_bias\":{\"x\":1}"), "logit_bias"},
+        {GENREQ_CHAT, CHAT(",\"logit_bias\":{\"\":1}"), "logit_bias"},
         {GENREQ_CHAT, CHAT(",\"logit_bias\":{\"5\":101}"), "logit_bias"},
-        {GENREQ_CHAT, CHAT(",\"logit_bias\":[]"), "logit_bias"},
+        {GENREQ_CHAT, CHAT(",\"logit_bias\":[[5]]"), "logit_bias"},
+        {GENREQ_CHAT, CHAT(",\"logit_bias\":[[[],1]]"), "logit_bias"},
+        {GENREQ_CHAT, CHAT(",\"logit_bias\":[5,1]"), "logit_bias"},
+        {GENREQ_CHAT, CHAT(",\"logit_bias\":{\"-5\":1}"), "logit_bias"},
         {GENREQ_CHAT, CHAT(",\"logprobs\":1"), "logprobs"},
         {GENREQ_CHAT, CHAT(",\"logprobs\":true,\"top_logprobs\":21"), "top_logprobs"},
         {GENREQ_CHAT, CHAT(",\"top_logprobs\":2"), "top_logprobs"},
@@ -126,11 +129,15 @@ TEST(wrong_types_and_ranges_name_their_field) {
         {GENREQ_COMPLETIONS, "{\"prompt\":[[[1]]]}", "prompt"},
         {GENREQ_COMPLETIONS, "{\"prompt\":[\"a\",\"b\"],\"n\":65}", "n"},
         {GENREQ_COMPLETIONS, COMP(",\"logprobs\":true"), "logprobs"},
-        {GENREQ_COMPLETIONS, COMP(",\"logprobs\":-1"), "logprobs"},
         {GENREQ_COMPLETIONS, COMP(",\"echo\":1"), "echo"},
         {GENREQ_COMPLETIONS, COMP(",\"max_tokens\":-2,\"echo\":true"), "max_tokens"},
         {GENREQ_CHAT, CHAT(",\"echo\":true"), "echo"},
-        {GENREQ_COMPLETIONS, COMP(",\"suffix\":\"x\""), "suffix"},
+        {GENREQ_COMPLETIONS, COMP(",\"suffix\":\"x\",\"echo\":true"), "suffix"},
+        {GENREQ_CHAT, CHAT(",\"suffix\":\"x\""), "suffix"},
+        {GENREQ_COMPLETIONS, "{\"prompt\":[5],\"suffix\":\"x\"}", "suffix"},
+        {GENREQ_CHAT, CHAT(",\"logprobs\":true,\"top_logprobs\":-2"), "top_logprobs"},
+        {GENREQ_COMPLETIONS, COMP(",\"logprobs\":-2"), "logprobs"},
+        {GENREQ_COMPLETIONS, COMP(",\"prompt_logprobs\":-2"), "prompt_logprobs"},
         {GENREQ_COMPLETIONS, COMP(",\"best_of\":2,\"n\":3"), "best_of"},
         {GENREQ_COMPLETIONS, COMP(",\"best_of\":2,\"stream\":true"), "best_of"},
         {GENREQ_COMPLETIONS, COMP(",\"best_of\":129"), "best_of"},
@@ -209,6 +216,53 @@ TEST(chat_fields_are_taken) {
     EXPECT(g.bias_ids.items[1] == 8 && g.bias_values.items[1] == 1.5f);
     EXPECT_EQ(g.priority, -3);
     EXPECT(g.given & GENREQ_SEED && g.given & GENREQ_TEMPERATURE);
+    genreq_release(&g);
+}
+
+TEST(biases_of_ids_and_of_texts) {
+    static const char *const BODIES[] = {
+        CHAT(",\"logit_bias\":{\"7\":-100,\" the\":1.5,\"8\":false}"),
+        CHAT(",\"logit_bias\":[[7,-100],[\" the\",1.5],[8,false]]")};
+    struct genreq g;
+    struct api_error err;
+    for (size_t i = 0; i < ARRAY_LEN(BODIES); i++) {
+        EXPECT_EQ(parse(&g, GENREQ_CHAT, BODIES[i], &err), 0);
+        EXPECT_EQ(g.bias_ids.count, 2);
+        EXPECT(g.bias_ids.items[0] == 7 && g.bias_values.items[0] == -100);
+        EXPECT(g.bias_ids.items[1] == 8 && g.bias_values.items[1] == -1e9f);
+        EXPECT_EQ(g.bias_text_count, 1);
+        EXPECT(bytes_equal(g.bias_texts[0].text, bytes_str(" the")));
+        EXPECT(g.bias_texts[0].value == 1.5f);
+        genreq_release(&g);
+    }
+    EXPECT_EQ(parse(&g, GENREQ_CHAT, CHAT(",\"logit_bias\":[]"), &err), 0);
+    EXPECT(!g.bias_ids.count && !g.bias_text_count);
+    genreq_release(&g);
+}
+
+/* vLLM's -1: as many alternatives as there may be. */
+TEST(all_alternatives) {
+    struct genreq g;
+    struct api_error err;
+    EXPECT_EQ(parse(&g, GENREQ_CHAT,
+                    CHAT(",\"logprobs\":true,\"top_logprobs\":-1,\"prompt_logprobs\":-1"), &err),
+              0);
+    EXPECT(g.logprobs && g.top_logprobs == 20 && g.prompt_logprobs == 20);
+    genreq_release(&g);
+    EXPECT_EQ(parse(&g, GENREQ_COMPLETIONS, COMP(",\"logprobs\":-1"), &err), 0);
+    EXPECT(g.logprobs && g.top_logprobs == 20 && g.prompt_logprobs == -1);
+    genreq_release(&g);
+}
+
+TEST(a_suffix_asks_for_what_stands_between) {
+    struct genreq g;
+    struct api_error err;
+    EXPECT_EQ(parse(&g, GENREQ_COMPLETIONS, COMP(",\"suffix\":\"x\""), &err), 0);
+    EXPECT(g.infill.wanted && bytes_equal(g.infill.suffix, bytes_str("x")));
+    EXPECT(g.infill.prefix.len && !g.prompts[0].text.len && g.prompt_count == 1);
+    genreq_release(&g);
+    EXPECT_EQ(parse(&g, GENREQ_COMPLETIONS, COMP(",\"suffix\":\"\""), &err), 0);
+    EXPECT(!g.infill.wanted && g.prompts[0].text.len);
     genreq_release(&g);
 }
 

@@ -36,7 +36,7 @@ static const struct peer_field FIELDS[] = {
     {"adaptive_decay", "-0.1 1", "0 0.9 0.99"},
     {"samplers", "[\"top_k\",\"top_k\"] \"kpk\" [\"infill\"] \"z\" [1] 1",
      "[] [\"top_k\",\"typ_p\"] \"edskypmxt\" [\"adaptive_p\"]"},
-    {"do_sample", "false", "true"},
+    {"do_sample", "0 \"x\"", "true false"},
     {"repetition_ngram_size", "3", "0"},
     {"prompt_ignore_length", "5", "0"},
     {"repetition_detection", "{\"max_pattern_size\":4}", "{}"},
@@ -61,7 +61,7 @@ static const struct peer_field FIELDS[] = {
     /* what is put in, what is left out */
     {"echo", "", "false"}, /* a completion has it: test_fields */
     {"return_full_text", "true", "false"},
-    {"suffix", "\"x\"", "\"\""},
+    {"suffix", "5", "\"\""}, /* a completion has it: below */
     {"prompt_embeds", "\"x\"", "\"\""},
     {"input_ids", "[1]", "[]"},
     {"input_embeds", "[1]", "[]"},
@@ -86,7 +86,7 @@ static const struct peer_field FIELDS[] = {
     {"stop_regex", "1 [\"\"] [1]", "\"\" [] \"x\" [\"x\"]"},
     {"no_stop_trim", "true", "false"},
     {"t_max_predict_ms", "true 1.5", "-1 0 100"},
-    {"prompt_logprobs", "-1 21 true", "0 1 20"},
+    {"prompt_logprobs", "-2 21 true", "-1 0 1 20"},
     /* reasoning, style, other sources */
     {"think", "true false \"low\"", ""},
     {"enable_thinking", "1 \"on\"", ""}, /* a chat has them: below */
@@ -95,7 +95,8 @@ static const struct peer_field FIELDS[] = {
     {"thinking_budget_tokens", "-2 true", "-1"},
     {"reasoning_budget", "-2 \"1\"", "-1"},
     {"reasoning_control", "true", "false"},
-    {"verbosity", "\"low\" \"high\"", "\"medium\""},
+    {"verbosity", "\"loud\" 5", "\"medium\""}, /* a chat has it: below */
+    {"nvext", "5 []", "{} {\"annotations\":[\"a\"]}"},
     {"web_search_options", "{} {\"a\":1}", ""},
     {"prediction", "{} {\"type\":\"content\",\"content\":\"x\"}", ""},
     {"functions", "[{\"name\":\"f\"}]", "[]"},
@@ -278,6 +279,55 @@ TEST(minus_one_asks_for_as_many_tokens_as_fit) {
         EXPECT_EQ(parse_with(GENREQ_CHAT, FIELDS_OF_IT[i], &g, &err), 0);
         EXPECT_EQ(genreq_max_tokens(&g, 16), WIRE_MAX_TOKENS);
     }
+}
+
+/* NVIDIA Dynamo's own object holds fields of ours, and none that is passed over. */
+TEST(an_object_of_further_fields_is_read) {
+    struct genreq g;
+    struct api_error err = {0};
+    EXPECT_EQ(parse_with(GENREQ_COMPLETIONS,
+                         "\"nvext\":{\"ignore_eos\":true,\"top_k\":3,\"repetition_penalty\":1.5,"
+                         "\"greed_sampling\":true,\"annotations\":[\"a\"],\"guided_regex\":\"a\"}",
+                         &g, &err),
+              0);
+    EXPECT(g.ignore_eos && g.top_k == 3 && g.repetition_penalty == 1.5 && g.greedy);
+    EXPECT_EQ(g.constraint.kind, CONSTRAINT_REGEX);
+    static const char *const REFUSED[] = {"use_raw_prompt", "stream", "model", "tfs_z"};
+    for (size_t i = 0; i < ARRAY_LEN(REFUSED); i++) {
+        char fields[64];
+        snprintf(fields, sizeof fields, "\"nvext\":{\"%s\":true}", REFUSED[i]);
+        EXPECT_EQ(parse_with(GENREQ_CHAT, fields, &g, &err), -1);
+        EXPECT_STR(err.param, REFUSED[i]);
+    }
+}
+
+TEST(who_does_not_sample_takes_the_likeliest) {
+    struct genreq g;
+    struct api_error err = {0};
+    EXPECT_EQ(parse_with(GENREQ_CHAT, "\"do_sample\":false,\"temperature\":1", &g, &err), 0);
+    EXPECT(g.greedy);
+    EXPECT_EQ(parse_with(GENREQ_CHAT, "\"do_sample\":true", &g, &err), 0);
+    EXPECT(!g.greedy);
+}
+
+static void expect_kwargs(const char *fields, const char *kwargs) {
+    char body[512];
+    struct genreq g;
+    struct api_error err = {0};
+    snprintf(body, sizeof body, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],%s}",
+             fields);
+    EXPECT_EQ(genreq_parse(&g, GENREQ_CHAT, bytes_str(body), &err), 0);
+    EXPECT(bytes_equal(g.template_kwargs, bytes_str(kwargs)));
+    genreq_release(&g);
+}
+
+TEST(the_template_is_told_how_much_to_say) {
+    expect_kwargs("\"verbosity\":\"low\"", "{\"verbosity\":\"low\"}");
+    expect_kwargs("\"verbosity\":\"high\",\"chat_template_kwargs\":{}", "{\"verbosity\":\"high\"}");
+    expect_kwargs("\"verbosity\":\"low\",\"chat_template_kwargs\":{ \"a\":1}",
+                  "{\"verbosity\":\"low\", \"a\":1}");
+    expect_kwargs("\"verbosity\":\"low\",\"enable_thinking\":true",
+                  "{\"verbosity\":\"low\",\"enable_thinking\":true,\"thinking\":true}");
 }
 
 /* What peers call thinking; the templates' own word for it is chat_template_kwargs. */

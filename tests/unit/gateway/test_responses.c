@@ -397,7 +397,7 @@ TEST(what_does_not_fit_is_refused_by_name) {
         {"{" SAY("x") ",\"conversation\":\"c\"}", "'conversation' is not offered"},
         {"{" SAY("x") ",\"prompt\":{\"id\":\"p\"}}", "'prompt' is not offered"},
         {"{" SAY("x") ",\"best_of\":2}", "'best_of' is not offered"},
-        {"{" SAY("x") ",\"text\":{\"verbosity\":\"low\"}}", "'text.verbosity' is not offered"},
+        {"{" SAY("x") ",\"text\":{\"verbosity\":\"loud\"}}", "'text.verbosity' must be low"},
         {"{" SAY("x") ",\"text\":{\"format\":{\"type\":\"xml\"}}}", "'text.format.type'"},
         {"{" SAY("x") ",\"reasoning\":{\"effort\":\"huge\"}}", "'reasoning.effort' must be"},
         {"{" SAY("x") ",\"reasoning\":{\"summary\":\"long\"}}", "'reasoning.summary' must be"},
