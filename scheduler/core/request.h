@@ -88,7 +88,7 @@ struct request {
     int64_t probe_at;
     uint32_t backoff_ms;
 
-    struct list_node kept_link; /* of its owner's: resumable ones that nobody reads */
+    struct list_node kept_link; /* of an account's: resumable ones that nobody reads */
     struct stream_owner *owner; /* NULL: somebody does, or it is not resumable */
     uint64_t kept_bytes;
 

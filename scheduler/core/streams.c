@@ -82,18 +82,34 @@ static struct stream_owner *owner_get(struct sched *s, struct u128 tenant) {
     struct stream_owner *owner = id_map_get(&s->stream_owners, key);
     if (owner)
         return owner;
-    owner = mem_alloc(sizeof *owner);
-    *owner = (struct stream_owner){.tenant = tenant};
-    list_init(&owner->kept);
+    uint32_t accounts = u128_is_zero(tenant) ? STREAM_ADDRESSES : 1;
+    owner = mem_alloc(sizeof *owner + accounts * sizeof owner->accounts[0]);
+    *owner = (struct stream_owner){.tenant = tenant, .account_count = accounts};
+    for (uint32_t i = 0; i < accounts; i++) {
+        owner->accounts[i] = (struct stream_account){0};
+        list_init(&owner->accounts[i].kept);
+    }
     id_map_put(&s->stream_owners, key, owner);
     return owner;
+}
+
+static struct stream_account *account_of(const struct sched *s, struct stream_owner *owner,
+                                         struct u128 share) {
+    if (owner->account_count == 1)
+        return &owner->accounts[0];
+    uint64_t drawn = hash128_keyed(&s->config.cache_key, &share, sizeof share).lo;
+    return &owner->accounts[drawn % owner->account_count];
 }
 
 static void leave_owner(struct sched *s, struct request *request) {
     struct stream_owner *owner = request->owner;
     if (!owner)
         return;
+    struct stream_account *account = account_of(s, owner, request->share_id);
+    CHECK(account->count > 0 && account->bytes >= request->kept_bytes);
     list_remove(&request->kept_link);
+    account->count--;
+    account->bytes -= request->kept_bytes;
     owner->count--;
     owner->bytes -= request->kept_bytes;
     request->owner = NULL;
@@ -124,9 +140,12 @@ void stream_keep(struct sched *s, struct request *request) {
     CHECK(request->resumable && !request->dropped);
     leave_owner(s, request);
     struct stream_owner *owner = owner_get(s, request->tenant_id);
+    struct stream_account *account = account_of(s, owner, request->share_id);
     request->owner = owner;
     request->kept_bytes = most_bytes(request);
-    list_push(&owner->kept, &request->kept_link);
+    list_push(&account->kept, &request->kept_link);
+    account->count++;
+    account->bytes += request->kept_bytes;
     owner->count++;
     owner->bytes += request->kept_bytes;
     request->expire_at = s->now + s->config.record_ttl_ms;
@@ -135,12 +154,25 @@ void stream_keep(struct sched *s, struct request *request) {
         list_push(&s->streams_over, &owner->over_link);
 }
 
+/* Whose oldest goes: the account with most streams where those are too many, else with most bytes. */
+static struct stream_account *largest_account(const struct sched *s, struct stream_owner *owner) {
+    bool by_count = owner->count > s->config.tenant_streams;
+    struct stream_account *largest = &owner->accounts[0];
+    for (uint32_t i = 1; i < owner->account_count; i++) {
+        struct stream_account *account = &owner->accounts[i];
+        if (by_count ? account->count > largest->count : account->bytes > largest->bytes)
+            largest = account;
+    }
+    return largest;
+}
+
 void streams_run(struct sched *s) {
     while (!list_is_empty(&s->streams_over)) {
         struct stream_owner *owner =
             LIST_ITEM(s->streams_over.next, struct stream_owner, over_link);
         if (holds_too_much(s, owner)) /* the last one takes the owner with it */
-            request_forget(s, LIST_ITEM(owner->kept.next, struct request, kept_link));
+            request_forget(
+                s, LIST_ITEM(largest_account(s, owner)->kept.next, struct request, kept_link));
         else
             list_remove(&owner->over_link);
     }
@@ -189,9 +221,17 @@ void stream_owners_check(const struct sched *s) {
         uint64_t bytes = 0;
         if (!owner)
             continue;
-        for (const struct list_node *at = owner->kept.next; at != &owner->kept; at = at->next) {
-            count++;
-            bytes += LIST_ITEM(at, const struct request, kept_link)->kept_bytes;
+        for (uint32_t k = 0; k < owner->account_count; k++) {
+            const struct stream_account *account = &owner->accounts[k];
+            uint32_t count_before = count;
+            uint64_t bytes_before = bytes;
+            for (const struct list_node *at = account->kept.next; at != &account->kept;
+                 at = at->next) {
+                count++;
+                bytes += LIST_ITEM(at, const struct request, kept_link)->kept_bytes;
+            }
+            CHECK(account->count == count - count_before);
+            CHECK(account->bytes == bytes - bytes_before);
         }
         CHECK(count > 0 && count == owner->count && bytes == owner->bytes);
         CHECK(!holds_too_much(s, owner) || list_node_is_linked(&owner->over_link));

@@ -16,10 +16,14 @@ static void send_named(struct stage *stage, uint32_t idx, const char *name) {
 }
 
 /* Another gateway asks for it, as request idx from now on. */
-static void attach(struct stage *stage, uint32_t idx, const char *name) {
+static void attach_as(struct stage *stage, uint32_t idx, const char *name, struct u128 tenant) {
     const struct wire_attach attach = {
-        .tenant = {4, 4}, .new_request = stage_id(idx), .stream = bytes_str(name)};
+        .tenant = tenant, .new_request = stage_id(idx), .stream = bytes_str(name)};
     sched_attach(stage->s, stage->now, stage->gateway, &attach);
+}
+
+static void attach(struct stage *stage, uint32_t idx, const char *name) {
+    attach_as(stage, idx, name, (struct u128){4, 4});
 }
 
 static struct stage *begin(const struct sched_config *config) {
@@ -197,6 +201,36 @@ TEST(streams_kept_are_bounded_for_each_tenant) {
     copy_prompt(stage, 11, 3);
     stage_finish(stage);
     EXPECT(stage_is_right(stage, 11, 0, 50));
+    stage_free(stage);
+}
+
+/* Without keys all are one tenant, and the address that has most gives way. */
+TEST(streams_kept_are_shared_by_address) {
+    struct sched_config config;
+    sched_config_default(&config);
+    config.tenant_streams = 4;
+    struct stage *stage = begin(&config);
+    for (uint32_t i = 0; i < 8; i++) { /* two of a client that came first, six of another */
+        char name[8] = "t0";
+        name[1] += (char)i;
+        struct wire_submit submit = submit_named(stage, i, name);
+        submit.tenant = (struct u128){0};
+        submit.share = (struct u128){i < 2 ? 5 : 11, 1};
+        stage_send(stage, &submit);
+    }
+    some_steps(stage);
+    for (uint32_t i = 0; i < 8; i++)
+        detach(stage, i);
+    stage_run(stage);
+    stage_finish(stage);
+    EXPECT_EQ(sched_counts(stage->s).records, 4);
+    static const bool KEPT[8] = {[0] = true, [1] = true, [6] = true, [7] = true};
+    for (uint32_t i = 0; i < 8; i++) {
+        char name[8] = "t0";
+        name[1] += (char)i;
+        attach_as(stage, 10 + i, name, (struct u128){0});
+        EXPECT_EQ(stage->requests[10 + i].reject, KEPT[i] ? 0 : WIRE_REJECT_UNKNOWN);
+    }
     stage_free(stage);
 }
 
