@@ -553,10 +553,10 @@ static int restore(struct generation *gen, const struct taken_up *from, struct e
     struct api_error api;
     copy_terms(gen, s);
     copy_prepared(&gen->terms.prepared, s);
+    gen->terms.prepared.stop_patterns = from->stop_patterns;
     if (restore_parse(&gen->terms.prepared, &from->shown, err))
         return ERR_INVALID;
-    if (prepare_thinking_end(&gen->request, gen->terms.model->text, &gen->terms.prepared, &api) ||
-        prepare_stop_patterns(&gen->request, &gen->terms.prepared, &api))
+    if (prepare_thinking_end(&gen->request, gen->terms.model->text, &gen->terms.prepared, &api))
         return error_set(err, ERR_INVALID, "%s", api.text);
     init_answer(gen, from->shown.created_s);
     if (!gen->answer.form->has_ids || !event_position_fits(from->behind, choice_count))
@@ -572,6 +572,7 @@ void generation_take_up(struct event_thread *thread, struct http_request *req,
     const struct wire_submit *s = &from->submit;
     struct error err;
     struct api_error api;
+    CHECK(!from->stop_patterns == !from->g.stop_pattern_count);
     from->g.choice_count = (int64_t)s->choice_count;
     struct generation *gen = generation_new(thread, &from->g);
     gen->has_place = true;

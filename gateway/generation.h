@@ -84,6 +84,7 @@ struct taken_up {
     struct wire_submit submit;           /* what the scheduler has of it; borrowed */
     struct served_model *model;          /* a reference, taken */
     const struct event_position *behind; /* borrowed: what its client has, and is left out */
+    struct finder *stop_patterns;        /* of g's, compiled; taken. NULL: g has none */
     bool late;                           /* tokens may have come meanwhile, for nobody */
 };
 /* It goes on here, in the answer to req. */

@@ -27,6 +27,8 @@ size_t prepare_cost(const struct genreq *g) {
 }
 
 static int do_job(struct prepare_job *job) {
+    if (!u128_is_zero(job->resume))
+        return prepare_stop_patterns(&job->g, &job->prepared, &job->err);
     if (job->body.len) {
         if (genreq_parse(&job->g, job->g.dialect, buf_bytes(&job->body), &job->err) ||
             responses_resume(&job->g, job->responses, job->tenant, &job->err))
@@ -116,4 +118,25 @@ struct prepare_job *prepare_pool_push_body(struct prepare_pool *p, const struct 
     buf_release(&job->body);
     mem_free(job);
     return NULL;
+}
+
+bool prepare_pool_push_patterns(struct prepare_pool *p, const struct prepare_job *known,
+                                const struct genreq *g) {
+    struct prepare_job *job = mem_alloc(sizeof *job);
+    struct bytes *copies;
+    size_t bytes = 0;
+    CHECK(!u128_is_zero(known->resume) && g->stop_pattern_count > 0);
+    *job = *known;
+    genreq_init(&job->g, g->dialect);
+    copies = arena_copy(&job->g.arena, g->stop_patterns, g->stop_pattern_count * sizeof *copies);
+    for (uint32_t i = 0; copies && i < g->stop_pattern_count; i++) {
+        copies[i].data = arena_copy(&job->g.arena, copies[i].data, copies[i].len);
+        bytes += copies[i].len;
+    }
+    job->g.stop_patterns = copies;
+    job->g.stop_pattern_count = g->stop_pattern_count;
+    if (!job->g.arena.starved && push(p, job, known->work.tenant, bytes))
+        return true;
+    prepare_job_free(job);
+    return false;
 }

@@ -1,6 +1,6 @@
 /*
- * prepare_pool.h - long bodies are read and long prompts prepared by the threads of the work pool, so
- * that no event thread stands still meanwhile.
+ * prepare_pool.h - long bodies are read, long prompts prepared and patterns compiled by the threads of
+ * the work pool, so that no event thread stands still meanwhile.
  *
  * A job owns all it needs (its spans of the body are copied), so the request may end meanwhile: the
  * job is then done for nobody.
@@ -27,6 +27,7 @@ struct prepare_job {
     struct work work;
     struct prepare_pool *pool;     /* borrowed */
     struct generation *generation; /* NULL: it ended */
+    struct u128 resume; /* not zero: patterns for the stream that is asked for under this number */
     int thread_idx;
     struct buf body; /* owned; when not empty, g is read from it and points into it */
     /* borrowed; when there is a body, the model is looked up after reading */
@@ -59,6 +60,10 @@ struct prepare_job *prepare_pool_push(struct prepare_pool *pool, struct genreq *
  * generation. NULL: too many wait. */
 struct prepare_job *prepare_pool_push_body(struct prepare_pool *pool, const struct prepare_job *job,
                                            struct bytes body);
+/* Patterns at which a stream ends, to be compiled (copied); known: thread_idx, resume, holder (in
+ * work). False: too many wait. */
+MUST_CHECK bool prepare_pool_push_patterns(struct prepare_pool *pool,
+                                           const struct prepare_job *known, const struct genreq *g);
 void prepare_job_free(struct prepare_job *job); /* NULL is fine */
 
 #endif

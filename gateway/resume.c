@@ -5,6 +5,7 @@
 #include "gateway/error_response.h"
 #include "gateway/gateway_metrics.h"
 #include "gateway/generation.h"
+#include "gateway/open_places.h"
 #include "gateway/request_id.h"
 #include "proto/codec.h"
 
@@ -17,9 +18,12 @@ struct resume {
     struct u128 tenant, request; /* request: its number here */
     struct buf name;             /* owned */
     struct event_position behind;
-    struct buf submit; /* owned: the scheduler's answer; empty: it has not said */
-    bool waited;       /* for a model, since the answer */
-    bool gives_up;     /* its client wants no more of it */
+    struct buf submit;            /* owned: the scheduler's answer; empty: it has not said */
+    bool waited;                  /* for a model or for patterns, since the answer */
+    bool compiles;                /* its patterns are in the pool's hands */
+    bool outdated;                /* those are of a stream that a scheduler before had */
+    struct finder *stop_patterns; /* owned: compiled; NULL: there are none, or not yet */
+    bool gives_up;                /* its client wants no more of it */
     int64_t ask_ms, until_ms;
 };
 
@@ -34,6 +38,7 @@ static void resume_free(struct resume *r) {
         r->next->prev = r->prev;
     buf_release(&r->name);
     buf_release(&r->submit);
+    finder_free(&r->stop_patterns);
     mem_free(r);
 }
 
@@ -170,6 +175,24 @@ bool resume_is_waiting(const struct event_thread *thread, struct u128 request) {
 
 /* ---- its answer ---- */
 
+/* Once they are there, the stream goes on from what was dropped meanwhile. May end r. */
+static void compile_patterns(struct resume *r, const struct taken_up *from) {
+    const struct prepare_job job = {.thread_idx = r->thread->idx,
+                                    .resume = r->request,
+                                    .work.tenant =
+                                        open_holder(from->submit.tenant, r->http->address)};
+    struct api_error err;
+    r->waited = true;
+    if (r->compiles)
+        return;
+    r->compiles = prepare_pool_push_patterns(r->thread->gw->pool, &job, &from->g);
+    if (r->compiles)
+        return;
+    api_error_set(&err, API_OVERLOADED, NULL,
+                  "too many long requests are waiting; try again later");
+    refuse(r, &err);
+}
+
 /* The model is here: a generation takes over. */
 static void start(struct resume *r, struct served_model *model, struct arena *arena) {
     struct taken_up from = {.model = model, .behind = &r->behind, .late = r->waited};
@@ -191,6 +214,14 @@ static void start(struct resume *r, struct served_model *model, struct arena *ar
         refuse(r, &api);
         return;
     }
+    if (from.g.stop_pattern_count && !r->stop_patterns) {
+        served_model_put(model);
+        compile_patterns(r, &from);
+        genreq_release(&from.g);
+        return;
+    }
+    from.stop_patterns = r->stop_patterns;
+    r->stop_patterns = NULL;
     generation_take_up(thread, req, &from);
     resume_free(r);
 }
@@ -233,6 +264,24 @@ void resume_on_attached(struct event_thread *thread, struct mail *mail) {
     try_start(r);
 }
 
+void resume_on_patterns(struct event_thread *thread, struct prepare_job *job) {
+    struct resume *r = find(thread, job->resume);
+    if (!r)
+        return;
+    CHECK(r->compiles && !r->stop_patterns);
+    r->compiles = false;
+    if (job->err.status && !r->outdated) {
+        refuse(r, &job->err);
+        return;
+    }
+    if (!r->outdated) {
+        r->stop_patterns = job->prepared.stop_patterns;
+        job->prepared.stop_patterns = NULL;
+    }
+    r->outdated = false;
+    try_start(r);
+}
+
 void resume_on_reject(struct event_thread *thread, const struct mail *mail) {
     struct resume *r = find(thread, mail->reject.request);
     struct api_error err;
@@ -250,6 +299,8 @@ void resume_on_reject(struct event_thread *thread, const struct mail *mail) {
 void resume_restart(struct event_thread *thread) {
     for (struct resume *r = thread->resumes; r; r = r->next) {
         buf_reset(&r->submit);
+        finder_free(&r->stop_patterns); /* the name may be another stream's now */
+        r->outdated = r->compiles;
         ask(r);
     }
 }

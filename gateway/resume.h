@@ -18,6 +18,7 @@
 #include "gateway/event_thread.h"
 
 struct mail;
+struct prepare_job;
 
 /* The name that a client gave in X-Conversation-Id; *name empty: none. 0, or -1 with *err filled:
  * it cannot be one. */
@@ -37,6 +38,8 @@ MUST_CHECK int resume_give_up(struct event_thread *thread, struct http_request *
 bool resume_is_waiting(const struct event_thread *thread, struct u128 request);
 /* The scheduler has the stream: answers who waits for it. Takes mail->submit. */
 void resume_on_attached(struct event_thread *thread, struct mail *mail);
+/* The patterns at which a stream ends are compiled, or err of the job says why not. Takes them. */
+void resume_on_patterns(struct event_thread *thread, struct prepare_job *job);
 /* The scheduler does not have it: answers 404. */
 void resume_on_reject(struct event_thread *thread, const struct mail *mail);
 /* Another scheduler is there: what the one before said does not count. */

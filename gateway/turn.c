@@ -61,6 +61,8 @@ static void on_mail(struct event_thread *thread, struct mail *mail) {
     case MAIL_PREPARED:
         if (mail->job->generation)
             generation_on_prepared(mail->job->generation, mail->job);
+        else if (!u128_is_zero(mail->job->resume))
+            resume_on_patterns(thread, mail->job);
         break;
     }
 }
