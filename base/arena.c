@@ -93,3 +93,30 @@ void *arena_copy(struct arena *a, const void *data, size_t len) {
     p[len] = 0;
     return p;
 }
+
+void *arena_join(struct arena *a, const struct bytes *parts, size_t count) {
+    size_t len = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (parts[i].len > SIZE_MAX / 2 - len)
+            return NULL;
+        len += parts[i].len;
+    }
+    uint8_t *joined = alloc_raw(a, len + 1), *at = joined;
+    if (!joined)
+        return NULL;
+    for (size_t i = 0; i < count; i++) {
+        if (parts[i].len)
+            memcpy(at, parts[i].data, parts[i].len);
+        at += parts[i].len;
+    }
+    *at = 0;
+    return joined;
+}
+
+bool arena_holds(const struct arena *a, const void *data) {
+    const uint8_t *at = data;
+    for (const struct arena_chunk *chunk = a->first; chunk; chunk = chunk->next)
+        if (at >= chunk->data && at < chunk->data + chunk->used)
+            return true;
+    return false;
+}

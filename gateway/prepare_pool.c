@@ -72,7 +72,7 @@ void prepare_pool_free(struct prepare_pool **pool) {
 static bool keep_spans(struct genreq *g) {
     struct bytes *const spans[] = {&g->messages, &g->tools, &g->documents, &g->template_kwargs};
     for (size_t i = 0; i < ARRAY_LEN(spans); i++) {
-        if (spans[i]->len == 0)
+        if (spans[i]->len == 0 || arena_holds(&g->arena, spans[i]->data))
             continue;
         spans[i]->data = arena_copy(&g->arena, spans[i]->data, spans[i]->len);
         if (!spans[i]->data)

@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include "base/hash.h"
+#include "base/mem_large.h"
 #include "base/vec.h"
 
 enum { BUCKET_COUNT = 1024 };
@@ -168,6 +169,21 @@ static void list(struct response_store *s, struct kept_response *k) {
     count_bytes(s, k);
 }
 
+/* Without the room that it had to grow: bytes are counted by what they are. */
+static struct buf take(struct buf *from) {
+    struct buf taken = {0};
+    if (!from)
+        return taken;
+    taken = *from;
+    *from = (struct buf){0};
+    char *fitting = taken.cap > taken.len + 1 ? mem_try_realloc(taken.data, taken.len + 1) : NULL;
+    if (fitting) {
+        taken.data = fitting;
+        taken.cap = taken.len + 1;
+    }
+    return taken;
+}
+
 struct kept_response *response_store_add(struct response_store *s,
                                          const struct kept_contents *contents) {
     struct kept_response *k = mem_alloc(sizeof *k);
@@ -180,9 +196,9 @@ struct kept_response *response_store_add(struct response_store *s,
                                 .holder = holder_id(s, contents->tenant, contents->address),
                                 .turn_count = contents->turn_count};
     buf_add_bytes(&k->object, contents->object);
-    buf_add_bytes(&k->items, contents->items);
-    buf_add_bytes(&k->turns, contents->turns);
-    if (size_of(k) > s->bytes_max) {
+    k->items = take(contents->items);
+    k->turns = take(contents->turns);
+    if (k->object.failed || k->items.failed || k->turns.failed || size_of(k) > s->bytes_max) {
         free_kept(k);
         return NULL;
     }
@@ -263,8 +279,8 @@ void kept_response_end(struct response_store *s, struct kept_response *k,
         k->running = false;
         buf_reset(&k->object);
         buf_add_bytes(&k->object, end->object);
-        buf_reset(&k->turns);
-        buf_add_bytes(&k->turns, end->turns);
+        buf_release(&k->turns);
+        k->turns = take(end->turns);
         k->turn_count = end->turn_count;
         add_events(k, end->events);
         count_bytes(s, k);
@@ -289,12 +305,14 @@ void kept_response_items(struct response_store *s, struct kept_response *k, stru
     copy(s, &k->items, out);
 }
 
-uint32_t kept_response_turns(struct response_store *s, struct kept_response *k, struct buf *out) {
+struct bytes kept_response_turns(struct response_store *s, struct kept_response *k,
+                                 uint32_t *count) {
     pthread_mutex_lock(&s->mutex);
-    uint32_t count = k->turn_count;
-    buf_add_bytes(out, buf_bytes(&k->turns));
+    CHECK(!(k->running && k->listed));
+    struct bytes turns = buf_bytes(&k->turns);
+    *count = k->turn_count;
     pthread_mutex_unlock(&s->mutex);
-    return count;
+    return turns;
 }
 
 bool kept_response_events(struct response_store *s, struct kept_response *k, size_t *at, size_t max,

@@ -34,18 +34,19 @@ uint64_t response_store_bytes(struct response_store *store);
 /* How many responses are kept. */
 size_t response_store_count(struct response_store *store);
 
-/* What an answer begins with; texts are copied. */
+/* What an answer begins with; the object is copied. */
 struct kept_contents {
     struct u128 number, tenant;
     struct u128 address; /* whose room it takes when the tenant is zero */
     struct bytes object; /* as GET answers it */
-    struct bytes items;  /* its input, comma-separated objects */
-    struct bytes turns;  /* messages of the conversation, comma-separated */
+    /* taken, as conversations may be long: empty afterwards; NULL: none */
+    struct buf *items; /* its input, comma-separated objects */
+    struct buf *turns; /* messages of the conversation, comma-separated */
     uint32_t turn_count;
     bool running; /* in the background; else this is all */
     bool streams; /* events will be appended */
 };
-/* Returns a reference; NULL: it is larger than the whole budget. */
+/* Returns a reference; NULL: it is larger than the whole budget, or memory is out. */
 struct kept_response *response_store_add(struct response_store *store,
                                          const struct kept_contents *contents);
 /* Returns a reference; NULL: there is none. */
@@ -63,15 +64,21 @@ bool kept_response_cancel(struct response_store *store, struct kept_response *ke
 /* Appends events, each ended by a blank line. */
 void kept_response_append(struct response_store *store, struct kept_response *kept,
                           struct bytes events);
-/* How one that ran has ended; copied. */
+/* How one that ran has ended; copied, but for the turns. */
 struct kept_end {
-    struct bytes object, turns, events; /* events: the last ones */
+    struct bytes object, events; /* events: the last ones */
+    struct buf *turns;           /* taken; NULL: none */
     uint32_t turn_count;
 };
 /* Puts the end in: the object and turns replace those before, the events are appended. Nothing
  * where it does not run any more. */
 void kept_response_end(struct response_store *store, struct kept_response *kept,
                        const struct kept_end *end);
+
+/* The messages of one that does not run, with commas between, and how many. Borrowed while the
+ * reference is held: they do not change any more. */
+struct bytes kept_response_turns(struct response_store *store, struct kept_response *kept,
+                                 uint32_t *count);
 
 /* ---- reading: copies, appended to out ---- */
 
@@ -80,9 +87,6 @@ void kept_response_object(struct response_store *store, struct kept_response *ke
                           struct buf *out);
 /* The items of its input, with commas between. */
 void kept_response_items(struct response_store *store, struct kept_response *kept, struct buf *out);
-/* Returns how many turns there are. */
-uint32_t kept_response_turns(struct response_store *store, struct kept_response *kept,
-                             struct buf *out);
 /* Events from the byte *at on, at most max bytes but whole events; *at moves behind them. True
  * while more may come. */
 bool kept_response_events(struct response_store *store, struct kept_response *kept, size_t *at,

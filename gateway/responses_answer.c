@@ -488,7 +488,7 @@ static void keep(struct answer *a, enum ending ending, const struct api_error *e
         add_turn(s);
     if (s->kept) {
         const struct kept_end last = {.object = buf_bytes(&object),
-                                      .turns = buf_bytes(&s->turns),
+                                      .turns = &s->turns,
                                       .turn_count = s->turn_count,
                                       .events = buf_bytes(events)};
         kept_response_end(s->store, s->kept, &last);
@@ -498,8 +498,8 @@ static void keep(struct answer *a, enum ending ending, const struct api_error *e
                                                .tenant = s->tenant,
                                                .address = s->address,
                                                .object = buf_bytes(&object),
-                                               .items = buf_bytes(&s->input_items),
-                                               .turns = buf_bytes(&s->turns),
+                                               .items = &s->input_items,
+                                               .turns = &s->turns,
                                                .turn_count = s->turn_count};
         kept_response_put(s->store, response_store_add(s->store, &contents));
     }
@@ -515,7 +515,7 @@ struct kept_response *responses_keep_running(struct answer *a) {
                                            .tenant = s->tenant,
                                            .address = s->address,
                                            .object = buf_bytes(&object),
-                                           .items = buf_bytes(&s->input_items),
+                                           .items = &s->input_items,
                                            .running = true,
                                            .streams = a->stream};
     s->kept = response_store_add(s->store, &contents);

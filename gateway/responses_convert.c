@@ -515,32 +515,26 @@ static int take_tools(struct converter *c, struct buf *out) {
 
 /* ---- all ---- */
 
-/* The messages are the instructions, what went before, and the input. */
+/* The messages are the instructions, what went before, and the input: written once, since what went
+ * before may be long. The turns to be kept are a part of them. */
 static int write_messages(struct genreq *g, struct bytes before, struct api_error *err) {
-    struct buf text = {0};
-    struct bytes turns;
-    if (before.len) {
-        buf_add_bytes(&text, before);
-        buf_add_byte(&text, ',');
-        buf_add_bytes(&text, g->kept.turns);
-        if (genreq_keep(g, &text, &turns, err)) {
-            buf_release(&text);
-            return -1;
-        }
-        g->kept.turns = turns;
-        buf_reset(&text);
-    }
-    buf_add_byte(&text, '[');
-    if (g->kept.instructions.len) {
-        buf_add_str(&text, "{\"role\":\"system\",\"content\":");
-        buf_add_bytes(&text, g->kept.instructions);
-        buf_add_str(&text, "},");
-    }
-    buf_add_bytes(&text, g->kept.turns);
-    buf_add_byte(&text, ']');
-    int rc = genreq_keep(g, &text, &g->messages, err);
-    buf_release(&text);
-    return rc;
+    bool told = g->kept.instructions.len > 0;
+    const struct bytes head[] = {bytes_str(told ? "[{\"role\":\"system\",\"content\":" : "["),
+                                 g->kept.instructions, bytes_str(told ? "}," : "")};
+    const struct bytes parts[] = {
+        head[0],       head[1],       head[2], before, bytes_str(before.len ? "," : ""),
+        g->kept.turns, bytes_str("]")};
+    size_t begin = head[0].len + head[1].len + head[2].len, len = 0;
+    const uint8_t *joined = arena_join(&g->arena, parts, ARRAY_LEN(parts));
+    if (!joined)
+        return g->arena.starved
+                   ? api_error_out_of_memory(err)
+                   : api_error_set(err, API_TOO_LARGE, "input", "the conversation is too large");
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
+        len += parts[i].len;
+    g->messages = bytes_of(joined, len);
+    g->kept.turns = bytes_of(joined + begin, len - begin - 1);
+    return 0;
 }
 
 /* Turns and items of the input. store: where items that it names are; NULL: they are left out. */
@@ -611,7 +605,6 @@ int responses_resume(struct genreq *g, struct response_store *store, struct u128
                      struct api_error *err) {
     struct u128 number;
     struct kept_response *kept = NULL;
-    struct buf before = {0};
     if (g->kept.refers && convert_input(g, store, tenant, err))
         return -1;
     if (!g->kept.previous.len)
@@ -621,17 +614,18 @@ int responses_resume(struct genreq *g, struct response_store *store, struct u128
     if (!kept)
         return refuse_previous(g->kept.previous, err);
     int rc = 0;
-    if (kept_response_is_running(store, kept))
+    if (kept_response_is_running(store, kept)) {
         rc = api_error_set(err, API_BAD_REQUEST, "previous_response_id",
                            "the response that is to be continued is not finished yet");
-    uint32_t count = kept_response_turns(store, kept, &before);
+    } else {
+        uint32_t count;
+        struct bytes before = kept_response_turns(store, kept, &count);
+        g->kept.turn_count += count;
+        rc = g->kept.turn_count > GENREQ_MESSAGES_MAX
+                 ? api_error_set(err, API_BAD_REQUEST, "previous_response_id",
+                                 "the conversation has more than %d messages", GENREQ_MESSAGES_MAX)
+                 : write_messages(g, before, err);
+    }
     kept_response_put(store, kept);
-    g->kept.turn_count += count;
-    if (rc == 0 && g->kept.turn_count > GENREQ_MESSAGES_MAX)
-        rc = api_error_set(err, API_BAD_REQUEST, "previous_response_id",
-                           "the conversation has more than %d messages", GENREQ_MESSAGES_MAX);
-    if (rc == 0)
-        rc = write_messages(g, buf_bytes(&before), err);
-    buf_release(&before);
     return rc;
 }

@@ -70,6 +70,22 @@ TEST(arena_copy_terminates) {
     arena_release(&a);
 }
 
+TEST(arena_join_copies_parts_in_order) {
+    struct arena a;
+    const struct bytes parts[] = {bytes_str("ab"), bytes_of(NULL, 0), bytes_str("cde")};
+    char outside[] = "x";
+    arena_init(&a, 64, 0);
+    const char *joined = arena_join(&a, parts, ARRAY_LEN(parts));
+    EXPECT_STR(joined, "abcde");
+    EXPECT(arena_holds(&a, joined) && arena_holds(&a, joined + 4));
+    EXPECT(!arena_holds(&a, outside) && !arena_holds(&a, NULL));
+    EXPECT_STR((char *)arena_join(&a, NULL, 0), "");
+    const struct bytes huge[] = {bytes_of(outside, SIZE_MAX / 2), bytes_of(outside, 1)};
+    EXPECT(!arena_join(&a, huge, ARRAY_LEN(huge)));
+    arena_release(&a);
+    EXPECT(!arena_holds(&a, joined));
+}
+
 /* No two pieces overlap: each keeps its own pattern. */
 TEST(arena_pieces_do_not_overlap) {
     enum { PIECES = 2000 };
