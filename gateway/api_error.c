@@ -68,6 +68,11 @@ int api_error_out_of_memory(struct api_error *err) {
     return -1;
 }
 
+void api_error_add_context(const struct api_error *err, struct buf *out) {
+    if (err->context)
+        buf_addf(out, ",\"n_prompt_tokens\":%u,\"n_ctx\":%u", err->prompt_tokens, err->context);
+}
+
 void api_error_write(const struct api_error *err, struct buf *out) {
     buf_add_str(out, "{\"error\":{\"message\":\"");
     buf_add_json(out, bytes_str(err->text));
@@ -77,5 +82,6 @@ void api_error_write(const struct api_error *err, struct buf *out) {
     add_nullable(out, err->param);
     buf_add_str(out, ",\"code\":");
     add_nullable(out, err->code);
+    api_error_add_context(err, out);
     buf_add_str(out, "}}");
 }

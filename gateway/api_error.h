@@ -18,6 +18,9 @@ struct api_error {
     const char *code; /* "model_not_found", ...; static; NULL: null */
     /* > 0: a Retry-After header goes with it, in whole seconds, rounded up */
     uint32_t retry_after_ms;
+    /* of a prompt that does not fit, as llama.cpp's clients read it: tokens of the prompt, and of the
+     * model's context; 0: not told */
+    uint32_t prompt_tokens, context;
     char param[API_ERROR_PARAM_MAX]; /* the field at fault; empty: null */
     char text[API_ERROR_TEXT_MAX];   /* valid UTF-8 (made so when set) */
 };
@@ -48,7 +51,9 @@ int api_error_set(struct api_error *err, enum api_fault fault, const char *param
                   ...) PRINTF_LIKE(4, 5);
 /* API_UNAVAILABLE for want of memory. Returns -1. */
 int api_error_out_of_memory(struct api_error *err);
-/* Appends {"error":{"message":..,"type":..,"param":..,"code":..}}. */
+/* Appends ,"n_prompt_tokens":..,"n_ctx":.. where err tells them. */
+void api_error_add_context(const struct api_error *err, struct buf *out);
+/* Appends {"error":{"message":..,"type":..,"param":..,"code":..}}, and what api_error_add_context does. */
 void api_error_write(const struct api_error *err, struct buf *out);
 
 #endif

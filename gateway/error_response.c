@@ -52,11 +52,26 @@ static bool is_llama_path(struct bytes path) {
     return begins_with(path, "/slots/");
 }
 
+static const char *llama_type(const struct api_error *err) {
+    switch (err->status) {
+    case 400: return err->context ? "exceed_context_size_error" : "invalid_request_error";
+    case 401: return "authentication_error";
+    case 403: return "permission_error";
+    case 404: return "not_found_error";
+    case 429: return "rate_limit_error";
+    case 501: return "not_supported_error";
+    case 503: return "unavailable_error";
+    default: return err->status < 500 ? "invalid_request_error" : "server_error";
+    }
+}
+
 /* llama.cpp's: the code is the status. */
 void llama_error_write(const struct api_error *err, struct buf *out) {
     buf_addf(out, "{\"error\":{\"code\":%d,\"message\":\"", err->status);
     buf_add_json(out, bytes_str(err->text));
-    buf_addf(out, "\",\"type\":\"%s\"}}", err->type);
+    buf_addf(out, "\",\"type\":\"%s\"", llama_type(err));
+    api_error_add_context(err, out);
+    buf_add_str(out, "}}");
 }
 
 /* TGI's: its clients tell by error_type what they raise. */

@@ -101,10 +101,13 @@ int prepare_check_bytes(const struct served_model *m, size_t bytes, size_t most,
                         struct api_error *err) {
     if (bytes / m->text->token_bytes_most <= most)
         return 0;
-    return api_error_set(err, API_CONTEXT_LENGTH, param,
-                         "'%s' has %zu bytes of text, at least %zu tokens; this model's context is "
-                         "%u",
-                         param, bytes, bytes / m->text->token_bytes_most, context_of(m));
+    api_error_set(err, API_CONTEXT_LENGTH, param,
+                  "'%s' has %zu bytes of text, at least %zu tokens; this model's context is "
+                  "%u",
+                  param, bytes, bytes / m->text->token_bytes_most, context_of(m));
+    err->prompt_tokens = (uint32_t)MIN(bytes / m->text->token_bytes_most, (size_t)UINT32_MAX);
+    err->context = context_of(m);
+    return -1;
 }
 
 /* A prompt that will be cut may have any length. */
@@ -275,11 +278,14 @@ static int fit_prompt(const struct genreq *g, uint32_t i, const struct served_mo
         return -1;
     if (truncate_prompt(g, i, m->text, context, prompt, err))
         return -1;
-    if (prompt->count >= context)
-        return api_error_set(
-            err, API_CONTEXT_LENGTH, param,
-            "the prompt has %zu tokens; this model's context is %u, answer included", prompt->count,
-            context);
+    if (prompt->count >= context) {
+        api_error_set(err, API_CONTEXT_LENGTH, param,
+                      "the prompt has %zu tokens; this model's context is %u, answer included",
+                      prompt->count, context);
+        err->prompt_tokens = (uint32_t)MIN(prompt->count, (size_t)UINT32_MAX);
+        err->context = context;
+        return -1;
+    }
     uint32_t room = context - (uint32_t)prompt->count;
     uint32_t asked =
         genreq_max_tokens(g, g->dialect == GENREQ_COMPLETIONS ? COMPLETIONS_MAX_TOKENS : room);

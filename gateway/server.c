@@ -3,6 +3,7 @@
 #include <cJSON.h>
 #include <stdio.h>
 #include <strings.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "gateway/anthropic.h"
@@ -131,12 +132,22 @@ static cJSON *model_document(const struct model_info *info) {
     static const char *const STATES[] = {
         [MODEL_UNLOADED] = "unloaded", [MODEL_LOADING] = "loading", [MODEL_LOADED] = "loaded"};
     cJSON *model = cJSON_CreateObject();
+    char created[32];
+    struct tm tm;
+    time_t seconds = (time_t)info->created_s;
+    CHECK(gmtime_r(&seconds, &tm) && strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &tm));
     cJSON_AddStringToObject(model, "id", info->name);
     cJSON_AddStringToObject(model, "object", "model");
     cJSON_AddNumberToObject(model, "created", (double)info->created_s);
     cJSON_AddStringToObject(model, "owned_by", "trireme");
-    if (info->max_context) /* 0: it was never loaded, so nobody knows */
+    /* as Anthropic's clients read it */
+    cJSON_AddStringToObject(model, "type", "model");
+    cJSON_AddStringToObject(model, "display_name", info->name);
+    cJSON_AddStringToObject(model, "created_at", created);
+    if (info->max_context) { /* 0: it was never loaded, so nobody knows */
         cJSON_AddNumberToObject(model, "max_model_len", info->max_context);
+        cJSON_AddNumberToObject(model, "max_input_tokens", info->max_context);
+    }
     cJSON *status = cJSON_AddObjectToObject(model, "status"); /* as llama-server's router has it */
     cJSON_AddStringToObject(status, "value", STATES[info->state]);
     return model;
@@ -168,12 +179,26 @@ static void list_model(void *ctx, const struct model_info *info) {
         cJSON_AddItemToArray(list->data, model_document(info));
 }
 
+/* A model's id; NULL: there is none. */
+static void add_id(cJSON *to, const char *name, const cJSON *model) {
+    if (model)
+        cJSON_AddStringToObject(to, name, cJSON_GetObjectItem(model, "id")->valuestring);
+    else
+        cJSON_AddNullToObject(to, name);
+}
+
 static int on_models(const struct call *c, struct api_error *err) {
     cJSON *list = cJSON_CreateObject();
     cJSON_AddStringToObject(list, "object", "list");
     struct model_list told = {.call = c, .data = cJSON_AddArrayToObject(list, "data")};
     CHECK_MSG(told.data, "out of memory");
     model_table_each(c->thread->gw->models, list_model, &told);
+    /* all of Anthropic's one page */
+    const cJSON *first = cJSON_GetArrayItem(told.data, 0),
+                *last = cJSON_GetArrayItem(told.data, cJSON_GetArraySize(told.data) - 1);
+    cJSON_AddBoolToObject(list, "has_more", false);
+    add_id(list, "first_id", first);
+    add_id(list, "last_id", last);
     respond_document(c->req, list);
     return 0;
 }

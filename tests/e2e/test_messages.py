@@ -99,7 +99,11 @@ def test_errors_are_the_clients_own():
 def test_a_model_answers():
     """Stops, limits, prefixes from the cache, forced calls and forms, of a real model."""
     with Serve(args=["--tool-call-parser", "hermes"]) as s, client(s) as c:
-        model = c.models.list().data[0].id
+        listed = c.models.list()
+        model = listed.data[0].id
+        assert (listed.first_id, listed.last_id, listed.has_more) == (model, model, False), listed
+        for told in (listed.data[0], c.models.retrieve(model)):
+            assert (told.type, told.display_name, told.max_input_tokens) == ("model", model, 2048) and told.created_at.year > 2000, told
         more = dict(model=model, extra_body={"seed": 11, "temperature": 0}, system=[{"type": "text", "text": "You are brief."}])
         say = ask("Hello! Who are you? " * 20, **more)
         plain = c.messages.create(**dict(say, max_tokens=24))
