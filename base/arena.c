@@ -94,20 +94,20 @@ void *arena_copy(struct arena *a, const void *data, size_t len) {
     return p;
 }
 
-void *arena_join(struct arena *a, const struct bytes *parts, size_t count) {
+void *arena_join(struct arena *a, const struct bytes *pieces, size_t count) {
     size_t len = 0;
     for (size_t i = 0; i < count; i++) {
-        if (parts[i].len > SIZE_MAX / 2 - len)
+        if (pieces[i].len > SIZE_MAX / 2 - len)
             return NULL;
-        len += parts[i].len;
+        len += pieces[i].len;
     }
     uint8_t *joined = alloc_raw(a, len + 1), *at = joined;
     if (!joined)
         return NULL;
     for (size_t i = 0; i < count; i++) {
-        if (parts[i].len)
-            memcpy(at, parts[i].data, parts[i].len);
-        at += parts[i].len;
+        if (pieces[i].len)
+            memcpy(at, pieces[i].data, pieces[i].len);
+        at += pieces[i].len;
     }
     *at = 0;
     return joined;

@@ -30,8 +30,8 @@ void arena_reset(struct arena *a);
 MUST_CHECK void *arena_alloc(struct arena *a, size_t size);
 /* len + 1 bytes, zero-terminated */
 MUST_CHECK void *arena_copy(struct arena *a, const void *data, size_t len);
-/* The parts one behind the other, zero-terminated. */
-MUST_CHECK void *arena_join(struct arena *a, const struct bytes *parts, size_t count);
+/* The pieces one behind the other, zero-terminated. */
+MUST_CHECK void *arena_join(struct arena *a, const struct bytes *pieces, size_t count);
 /* Whether it lies in a piece of the arena's. O(chunks). */
 bool arena_holds(const struct arena *a, const void *data);
 

@@ -170,7 +170,7 @@ static void list(struct response_store *s, struct kept_response *k) {
 }
 
 /* Without the room that it had to grow: bytes are counted by what they are. */
-static struct buf take(struct buf *from) {
+static struct buf take_buf(struct buf *from) {
     struct buf taken = {0};
     if (!from)
         return taken;
@@ -196,8 +196,8 @@ struct kept_response *response_store_add(struct response_store *s,
                                 .holder = holder_id(s, contents->tenant, contents->address),
                                 .turn_count = contents->turn_count};
     buf_add_bytes(&k->object, contents->object);
-    k->items = take(contents->items);
-    k->turns = take(contents->turns);
+    k->items = take_buf(contents->items);
+    k->turns = take_buf(contents->turns);
     if (k->object.failed || k->items.failed || k->turns.failed || size_of(k) > s->bytes_max) {
         free_kept(k);
         return NULL;
@@ -280,7 +280,7 @@ void kept_response_end(struct response_store *s, struct kept_response *k,
         buf_reset(&k->object);
         buf_add_bytes(&k->object, end->object);
         buf_release(&k->turns);
-        k->turns = take(end->turns);
+        k->turns = take_buf(end->turns);
         k->turn_count = end->turn_count;
         add_events(k, end->events);
         count_bytes(s, k);

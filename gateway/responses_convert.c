@@ -521,17 +521,17 @@ static int write_messages(struct genreq *g, struct bytes before, struct api_erro
     bool told = g->kept.instructions.len > 0;
     const struct bytes head[] = {bytes_str(told ? "[{\"role\":\"system\",\"content\":" : "["),
                                  g->kept.instructions, bytes_str(told ? "}," : "")};
-    const struct bytes parts[] = {
+    const struct bytes pieces[] = {
         head[0],       head[1],       head[2], before, bytes_str(before.len ? "," : ""),
         g->kept.turns, bytes_str("]")};
     size_t begin = head[0].len + head[1].len + head[2].len, len = 0;
-    const uint8_t *joined = arena_join(&g->arena, parts, ARRAY_LEN(parts));
+    const uint8_t *joined = arena_join(&g->arena, pieces, ARRAY_LEN(pieces));
     if (!joined)
         return g->arena.starved
                    ? api_error_out_of_memory(err)
                    : api_error_set(err, API_TOO_LARGE, "input", "the conversation is too large");
-    for (size_t i = 0; i < ARRAY_LEN(parts); i++)
-        len += parts[i].len;
+    for (size_t i = 0; i < ARRAY_LEN(pieces); i++)
+        len += pieces[i].len;
     g->messages = bytes_of(joined, len);
     g->kept.turns = bytes_of(joined + begin, len - begin - 1);
     return 0;

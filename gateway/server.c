@@ -181,8 +181,9 @@ static void list_model(void *ctx, const struct model_info *info) {
 
 /* A model's id; NULL: there is none. */
 static void add_id(cJSON *to, const char *name, const cJSON *model) {
-    if (model)
-        cJSON_AddStringToObject(to, name, cJSON_GetObjectItem(model, "id")->valuestring);
+    const cJSON *id = model ? cJSON_GetObjectItemCaseSensitive(model, "id") : NULL;
+    if (id)
+        cJSON_AddStringToObject(to, name, id->valuestring);
     else
         cJSON_AddNullToObject(to, name);
 }
@@ -194,10 +195,10 @@ static int on_models(const struct call *c, struct api_error *err) {
     CHECK_MSG(told.data, "out of memory");
     model_table_each(c->thread->gw->models, list_model, &told);
     /* all of Anthropic's one page */
-    const cJSON *first = cJSON_GetArrayItem(told.data, 0),
-                *last = cJSON_GetArrayItem(told.data, cJSON_GetArraySize(told.data) - 1);
+    const cJSON *model, *last = NULL;
+    cJSON_ArrayForEach(model, told.data) last = model;
     cJSON_AddBoolToObject(list, "has_more", false);
-    add_id(list, "first_id", first);
+    add_id(list, "first_id", told.data->child);
     add_id(list, "last_id", last);
     respond_document(c->req, list);
     return 0;
