@@ -124,7 +124,8 @@ struct genreq_kept {
     struct bytes items; /* the input as items, comma-separated; empty: not to be kept */
     struct bytes echo;  /* members of the response that say what was asked: ,"NAME":VALUE,... */
     bool store, background;
-    bool summary; /* what was thought goes out as a summary */
+    bool drops_turns; /* where they do not fit, the oldest go (drop_turns.h) */
+    bool summary;     /* what was thought goes out as a summary */
 };
 
 /* What becomes of a vector before it is shown. */

@@ -2,6 +2,7 @@
 
 #include "gateway/breakers.h"
 #include "gateway/constraint.h"
+#include "gateway/drop_turns.h"
 #include "gateway/embed.h"
 #include "gateway/infill.h"
 
@@ -163,6 +164,60 @@ static int chat_tokens(const struct genreq *g, const struct served_model *m, str
     return rc;
 }
 
+/* Whether a chat's prompt leaves room for its answer. 0, or -1 with *err filled. */
+static int chat_fits(const struct genreq *g, const struct served_model *m, bool *fits,
+                     struct api_error *api) {
+    uint32_t context = context_of(m), room = MIN(MAX(genreq_max_tokens(g, 1), 1u), context - 1);
+    struct buf prompt = {0};
+    struct plain_spots spots = {0};
+    struct token_vec ids = {0};
+    struct error err;
+    *fits = false;
+    int rc = prepare_chat_text(g, m->text, &prompt, &spots, api);
+    if (rc == 0 && prompt.len / m->text->token_bytes_most < context) {
+        rc = tokenizer_encode_spots(m->text->tokenizer, buf_bytes(&prompt), spots.items,
+                                    spots.count, TOKENIZE_PARSE_SPECIAL, &ids, &err);
+        if (rc)
+            rc = refuse(api, "messages", rc, &err);
+        *fits = rc == 0 && ids.count <= context - room;
+    }
+    vec_release(&ids);
+    vec_release(&spots);
+    buf_release(&prompt);
+    return rc;
+}
+
+/* A conversation of which the oldest turns go where it does not fit: as few as will do. */
+static int fitting_chat_tokens(const struct genreq *g, const struct served_model *m,
+                               struct prepared *p, struct token_vec *out, struct api_error *api) {
+    struct genreq shorter = *g; /* its arena is g's, and not touched */
+    struct turn_cuts cuts;
+    struct buf messages = {0};
+    bool fits;
+    int rc = chat_fits(g, m, &fits, api);
+    turn_cuts_find(&cuts, g->messages);
+    size_t low = 0, high = cuts.offsets.count;
+    if (rc == 0 && !fits && high > 0) {
+        while (rc == 0 && low + 1 < high) { /* the last one is taken, whether it fits or not */
+            size_t middle = low + (high - low - 1) / 2;
+            turn_cuts_apply(&cuts, middle, g->messages, &messages);
+            shorter.messages = buf_bytes(&messages);
+            rc = chat_fits(&shorter, m, &fits, api);
+            if (fits)
+                high = middle + 1;
+            else
+                low = middle + 1;
+        }
+        turn_cuts_apply(&cuts, low, g->messages, &messages);
+        shorter.messages = buf_bytes(&messages);
+    }
+    if (rc == 0)
+        rc = messages.failed ? api_error_out_of_memory(api) : chat_tokens(&shorter, m, p, out, api);
+    turn_cuts_release(&cuts);
+    buf_release(&messages);
+    return rc;
+}
+
 static int text_tokens(const struct genreq *g, const struct text_model *text, struct bytes prompt,
                        struct token_vec *out, struct api_error *api) {
     struct error err;
@@ -203,6 +258,8 @@ static int make_prompt(const struct genreq *g, uint32_t i, const struct served_m
                            g->dialect == GENREQ_INFILL ? "input_prefix" : "prompt", err)
                    ? -1
                    : infill_tokens(g, m->text->tokenizer, out, err);
+    if (is_chat(g, m->text) && g->kept.drops_turns)
+        return fitting_chat_tokens(g, m, p, out, err);
     if (is_chat(g, m->text))
         return chat_tokens(g, m, p, out, err);
     if (check_bytes(g, m, g->prompts[i].text.len, "prompt", err))

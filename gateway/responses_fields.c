@@ -163,6 +163,14 @@ static int read_background(struct field_reader *r, enum json_event first) {
     return field_bool(r, first, &r->g->kept.background);
 }
 
+static int read_truncation(struct field_reader *r, enum json_event first) {
+    r->g->kept.drops_turns = is_word(r, first, "auto");
+    if (r->g->kept.drops_turns || is_word(r, first, "disabled"))
+        return 0;
+    return api_error_set(r->err, API_BAD_REQUEST, r->name, "'%s' must be auto or disabled",
+                         r->name);
+}
+
 static int read_previous(struct field_reader *r, enum json_event first) {
     return field_string(r, first, GENREQ_NAME_MAX, &r->g->kept.previous);
 }
@@ -206,7 +214,7 @@ static const struct field rows[] = {
     CUSTOM_FIELD("include", read_include),
     INT_FIELD("top_logprobs", top_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, GENREQ_TOP_LOGPROBS),
     OBJECT_FIELD("chat_template_kwargs", template_kwargs),
-    NEUTRAL_FIELD("truncation", "\"disabled\""),
+    CUSTOM_FIELD("truncation", read_truncation),
     /* of OpenAI's servers alone, or of the other dialects */
     REFUSED_FIELD("conversation"),
     REFUSED_FIELD("prompt"),
@@ -301,7 +309,7 @@ static int write_echo(struct responses_request *q, struct bytes tools, struct ap
     add_member(&out, "tools", tools, "[]");
     buf_addf(&out, ",\"top_logprobs\":%lld", (long long)g->top_logprobs);
     add_member(&out, "top_p", q->top_p, "null");
-    buf_add_str(&out, ",\"truncation\":\"disabled\"");
+    add_string(&out, "truncation", bytes_str(g->kept.drops_turns ? "auto" : "disabled"));
     add_string(&out, "user", g->user);
     int rc = genreq_keep(g, &out, &g->kept.echo, err);
     buf_release(&out);

@@ -393,7 +393,7 @@ TEST(what_does_not_fit_is_refused_by_name) {
         {"{" SAY("x") ",\"max_tokens\":9}", "'max_tokens' is not offered"},
         {"{" SAY("x") ",\"messages\":[{}]}", "'messages' is not offered"},
         {"{" SAY("x") ",\"n\":2}", "'n' is not offered"},
-        {"{" SAY("x") ",\"truncation\":\"auto\"}", "'truncation' is not offered"},
+        {"{" SAY("x") ",\"truncation\":\"all\"}", "'truncation' must be auto or disabled"},
         {"{" SAY("x") ",\"conversation\":\"c\"}", "'conversation' is not offered"},
         {"{" SAY("x") ",\"prompt\":{\"id\":\"p\"}}", "'prompt' is not offered"},
         {"{" SAY("x") ",\"best_of\":2}", "'best_of' is not offered"},
@@ -540,6 +540,44 @@ TEST(items_of_kept_responses_may_be_named) {
     EXPECT(strstr(buf_text(&a.body), "no item \\\"msg_00000000000000000000000000000000ff\\\""));
     answer_release(&a);
     buf_release(&body);
+    world_echo_end(&w);
+}
+
+#define WORDS "first first first first first first first first first first first first "
+#define TALK                                                                                       \
+    "\"instructions\":\"sys\",\"max_output_tokens\":40,\"input\":["                                \
+    "{\"role\":\"user\",\"content\":\"" WORDS "\"},{\"role\":\"assistant\",\"content\":\"a1\"},"   \
+    "{\"role\":\"user\",\"content\":\"" WORDS WORDS "\"},"                                         \
+    "{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\",\"arguments\":\"{}\"},"          \
+    "{\"type\":\"function_call_output\",\"call_id\":\"c\",\"output\":\"o\"},"                      \
+    "{\"role\":\"user\",\"content\":\"q3\"},{\"role\":\"assistant\",\"content\":\"a3\"},"          \
+    "{\"role\":\"user\",\"content\":\"q4\"}]"
+
+/* truncation auto: whole turns go, from the beginning, as few as will do. */
+TEST(the_oldest_turns_go_where_they_do_not_fit) {
+    struct world w;
+    struct answer a;
+    world_echo(&w, SHOWS);
+    w.fake_config.max_context = 90;
+    EXPECT(world_start(&w));
+    RESPONSES(&w, "{" TALK "}", &a);
+    EXPECT_EQ(a.status, 400);
+    EXPECT(strstr(buf_text(&a.body), "context_length_exceeded"));
+    answer_release(&a);
+    RESPONSES(&w, "{" TALK ",\"truncation\":\"auto\"}", &a);
+    EXPECT_EQ(a.status, 200);
+    EXPECT(strstr(buf_text(&a.body), "\"text\":\"system=sys;user=q3;assistant=a3;user=q4;!"));
+    EXPECT(strstr(buf_text(&a.body), "\"truncation\":\"auto\""));
+    answer_release(&a);
+    /* what fits stays whole, and one message that does not is refused */
+    RESPONSES(&w, "{" SAY("x") ",\"max_output_tokens\":40,\"truncation\":\"auto\"}", &a);
+    EXPECT_EQ(a.status, 200);
+    answer_release(&a);
+    RESPONSES(&w,
+              "{" SAY(WORDS WORDS WORDS WORDS WORDS WORDS WORDS WORDS) ",\"truncation\":\"auto\"}",
+              &a);
+    EXPECT_EQ(a.status, 400);
+    answer_release(&a);
     world_echo_end(&w);
 }
 
