@@ -80,18 +80,23 @@ static bool frame_is(const struct zap_request *r, int at, const char *text) {
     return r->len[at] == strlen(text) && !memcmp(r->frame[at], text, r->len[at]);
 }
 
-/* ZeroMQ tells an ipc peer's address as "HOST:UID:GID:PID", from SO_PEERCRED. */
-static bool is_our_user(const struct zap_request *r) {
+bool link_guard_is_user(struct bytes address, unsigned long ours) {
     char text[ZAP_TEXT_MAX + 1], *field[3], *end;
-    memcpy(text, r->frame[ZAP_ADDRESS], r->len[ZAP_ADDRESS]);
-    text[r->len[ZAP_ADDRESS]] = 0;
+    if (address.len > ZAP_TEXT_MAX)
+        return false;
+    memcpy(text, address.data, address.len);
+    text[address.len] = 0;
     for (int i = 0; i < 3; i++) {
         if (!(field[i] = strrchr(text, ':')))
             return false;
         *field[i]++ = 0;
     }
     unsigned long uid = strtoul(field[2], &end, 10);
-    return end != field[2] && !*end && (uid == 0 || uid == geteuid());
+    return end != field[2] && !*end && (uid == 0 || uid == ours);
+}
+
+static bool is_our_user(const struct zap_request *r) {
+    return link_guard_is_user(bytes_of(r->frame[ZAP_ADDRESS], r->len[ZAP_ADDRESS]), geteuid());
 }
 
 /* Fills `user`, and returns true, when the connection is taken. */

@@ -53,6 +53,10 @@ bool link_guard_has_input(const struct link_guard *g);
 /* Whether a message of this user (NULL: none) may be one of this role's. */
 bool link_guard_allows(const struct link_guard *g, const char *user, enum wire_role role);
 
+/* Whether the address of an ipc peer, "HOST:UID:GID:PID" as ZeroMQ has it from SO_PEERCRED, is that
+ * of a process of user `ours` or of root. */
+bool link_guard_is_user(struct bytes address, unsigned long ours);
+
 /* ERR_INVALID, with the commands to type. */
 int link_guard_missing(const char *endpoint, enum wire_role role, struct error *err);
 /* What a client has to set before it connects: on tcp its key, and the scheduler's it expects, the

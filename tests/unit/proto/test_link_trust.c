@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "link_peer.h"
+#include "proto/link_guard.h"
 
 enum { STUCK = 100 };
 #define LATER (UINT64_C(1) << 50) /* an epoch above every other */
@@ -101,6 +102,32 @@ TEST(trust_tcp_needs_keys) {
     struct error err;
     EXPECT_EQ(link_client_new(&client, &config, &TEST_CLIENT_CALLS, NULL, &err), ERR_INVALID);
     EXPECT(strstr(err.text, "--key-file DIR/worker.key --allow-keys DIR/allow"));
+}
+
+TEST(trust_a_peers_user_is_read_from_its_address) {
+    static const struct {
+        const char *address;
+        bool is_ours; /* of 1998 */
+    } ROWS[] = {
+        {"localhost:1998:1998:77", true},
+        {"localhost:0:0:1", true},
+        {"localhost:1999:1998:77", false},
+        {"localhost:1997:1998:77", false},
+        {"localhost:8:1998:77", false},
+        {"localhost:199:1998:77", false},
+        {"localhost:19980:1998:77", false},
+        {"localhost:1:0:1998", false},
+        {"a:b:1998:5:6", true}, /* whatever the host's name has */
+        {"localhost:1998x:0:0", false},
+        {"localhost::0:0", false},
+        {"localhost:07CE:0:0", false},
+        {"1998:0:0", false},
+        {"localhost", false},
+        {"", false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++)
+        if (link_guard_is_user(bytes_str(ROWS[i].address), 1998) != ROWS[i].is_ours)
+            check_fail(__FILE__, __LINE__, "'%s'", ROWS[i].address);
 }
 
 TEST(trust_one_key_file_of_two_is_a_mistake) {
