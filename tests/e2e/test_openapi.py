@@ -94,6 +94,13 @@ class Asker:
             check_error(self.schemas, self.document["paths"][path][method.lower()]["responses"]["default"]["content"]["application/json"]["schema"]["$ref"], answer)
         return status, answer
 
+    def post(self, path, body, case=""):
+        """As check; what fails says with which body."""
+        try:
+            return self.check("POST", path, body)
+        except Exception as error:
+            raise AssertionError(f"{case}{path} {json.dumps(body)[:400]}: {error}") from error
+
     def base(self, path):
         base = dict(BASES[path])
         if SHORT.get(path):
@@ -122,10 +129,7 @@ def test_random_requests():
             for name in rng.sample(sorted(fields), rng.randrange(1, 1 + min(3, len(fields)))):
                 if name != SHORT.get(path) and name != "options":
                     body[name] = fitting(rng, fields[name]) if rng.random() < 0.6 else value(rng)
-            try:
-                status, _ = asker.check("POST", path, body)
-            except Exception as error:
-                raise AssertionError(f"seed {seed}, case {case}, {path} {json.dumps(body)[:400]}: {error}") from error
+            status, _ = asker.post(path, body, f"seed {seed}, case {case}, ")
             statuses[status] = statuses.get(status, 0) + 1
         for path, methods in asker.document["paths"].items():
             for method in methods:
@@ -145,10 +149,7 @@ def test_each_field_alone():
                 body = asker.base(path)
                 value_of = fitting(rng, schema)
                 body[name] = True if value_of is False else value_of
-                try:
-                    asker.check("POST", path, body)
-                except Exception as error:
-                    raise AssertionError(f"{path} {json.dumps(body)[:400]}: {error}") from error
+                asker.post(path, body)
                 asked += 1
     assert asked > 1000
     return f"{asked} fields"
@@ -168,7 +169,7 @@ def test_every_bound():
                 for number, fits in [(low, True), (high, True), (low - past, False), (high + past, False)]:
                     body = asker.base(path)
                     body[name] = number
-                    status, answer = asker.check("POST", path, body)
+                    status, answer = asker.post(path, body)
                     text = "" if status == 200 else json.dumps(answer)
                     assert fits or status in (400, 422) and f"'{name}'" in text, (path, name, number, answer)
                     assert not fits or "must be between" not in text and "and at most" not in text, (path, name, number, answer)
