@@ -90,21 +90,21 @@ TEST(errors_have_the_shape_of_their_path) {
 TEST(errors_of_other_dialects_have_their_words) {
     static const struct {
         int status;
-        const char *anthropic, *tgi;
+        const char *anthropic, *tgi, *llama;
     } ROWS[] = {
-        {400, "invalid_request_error", "validation"},
-        {401, "authentication_error", "validation"},
-        {403, "permission_error", "validation"},
-        {404, "not_found_error", "validation"},
-        {405, "invalid_request_error", "validation"},
-        {413, "request_too_large", "validation"},
-        {415, "invalid_request_error", "validation"},
-        {429, "rate_limit_error", "overloaded"},
-        {499, "invalid_request_error", "validation"},
-        {500, "api_error", "generation"},
-        {501, "api_error", "generation"},
-        {503, "overloaded_error", "overloaded"},
-        {504, "timeout_error", "generation"},
+        {400, "invalid_request_error", "validation", "invalid_request_error"},
+        {401, "authentication_error", "validation", "authentication_error"},
+        {403, "permission_error", "validation", "permission_error"},
+        {404, "not_found_error", "validation", "not_found_error"},
+        {405, "invalid_request_error", "validation", "invalid_request_error"},
+        {413, "request_too_large", "validation", "invalid_request_error"},
+        {415, "invalid_request_error", "validation", "invalid_request_error"},
+        {429, "rate_limit_error", "overloaded", "rate_limit_error"},
+        {499, "invalid_request_error", "validation", "invalid_request_error"},
+        {500, "api_error", "generation", "server_error"},
+        {501, "api_error", "generation", "not_supported_error"},
+        {503, "overloaded_error", "overloaded", "unavailable_error"},
+        {504, "timeout_error", "generation", "server_error"},
     };
     struct buf out = {0}, wanted = {0};
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
@@ -117,9 +117,9 @@ TEST(errors_of_other_dialects_have_their_words) {
         buf_addf(&wanted,
                  "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":\"a \\\"b\\\"\"},"
                  "\"request_id\":\"r\\\"1\"}"
-                 "{\"error\":{\"code\":%d,\"message\":\"a \\\"b\\\"\",\"type\":\"t\"}}"
+                 "{\"error\":{\"code\":%d,\"message\":\"a \\\"b\\\"\",\"type\":\"%s\"}}"
                  "{\"error\":\"a \\\"b\\\"\",\"error_type\":\"%s\"}",
-                 ROWS[i].anthropic, ROWS[i].status, ROWS[i].tgi);
+                 ROWS[i].anthropic, ROWS[i].status, ROWS[i].llama, ROWS[i].tgi);
         EXPECT_STR(buf_text(&out), buf_text(&wanted));
     }
     buf_release(&out);
