@@ -94,7 +94,8 @@ static struct bound {
 };
 
 static void check_bounds(const cJSON *field) {
-    const char *type = cJSON_GetStringValue(cJSON_GetArrayItem(MEMBER(field, "type"), 0));
+    const cJSON *types = MEMBER(field, "type"); /* the type, and null */
+    const char *type = cJSON_GetStringValue(types ? types->child : NULL);
     if (!type || !(strstr("integer number", type) || !strcmp(type, "string")))
         return;
     double min = number_of(field, "minimum"),
