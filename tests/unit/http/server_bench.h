@@ -165,6 +165,10 @@ static inline void handle_204(struct http_request *req) {
     http_respond(req, 204, NULL, NULL, 0, bytes_str("dropped"));
 }
 
+static inline void handle_peer(struct http_request *req) {
+    http_respond(req, 200, NULL, NULL, 0, bytes_str(req->peer));
+}
+
 static inline void on_request(void *ctx, struct http_request *req) {
     static const struct {
         const char *path;
@@ -172,7 +176,7 @@ static inline void on_request(void *ctx, struct http_request *req) {
     } routes[] = {{"/echo", handle_echo},   {"/stream", handle_stream}, {"/many", handle_many},
                   {"/flood", handle_flood}, {"/hold", handle_hold},     {"/late", handle_late},
                   {"/cut", handle_cut},     {"/fields", handle_fields}, {"/big", handle_big},
-                  {"/204", handle_204}};
+                  {"/204", handle_204},     {"/peer", handle_peer}};
     struct bench *b = ctx;
     req->user = ctx;
     b->request_count++;

@@ -626,6 +626,29 @@ TEST(server_runs_posted_functions_in_order) {
     EXPECT(wire_wait_for(&b.post_count, 8000));
 }
 
+static void wait_for_word(void *ctx) {
+    struct bench *b = ctx;
+    b->post_count++;
+    while (!b->tick_count)
+        sched_yield();
+}
+
+/* What is past the bound is refused and counted, what is within it runs. */
+TEST(server_takes_as_many_posts_as_it_may) {
+    BENCH(b.config.posts_max = 3);
+    int64_t full = metric_value(&http_metrics[HTTP_METRIC_POSTS_FULL], 0);
+    EXPECT(http_thread_post(b.server, 0, wait_for_word, &b));
+    EXPECT(wire_wait_for(&b.post_count, 1)); /* the thread is busy */
+    for (int i = 0; i < 5; i++)
+        EXPECT_EQ(http_thread_post(b.server, 0, wait_for_word, &b), i < 3);
+    EXPECT_EQ(metric_value(&http_metrics[HTTP_METRIC_POSTS_FULL], 0), full + 2);
+    b.tick_count = 1;
+    EXPECT(wire_wait_for(&b.post_count, 4));
+    EXPECT(http_thread_post(b.server, 0, wait_for_word, &b));
+    EXPECT(wire_wait_for(&b.post_count, 5));
+    EXPECT_EQ(metric_value(&http_metrics[HTTP_METRIC_POSTS_FULL], 0), full + 2);
+}
+
 TEST(server_ticks) {
     BENCH(b.config.thread_count = 2; b.config.tick_ms = 10; b.config.on_tick = on_tick);
     EXPECT(wire_wait_for(&b.tick_count, 6));
@@ -706,4 +729,18 @@ TEST(server_under_many_clients) {
         sleep_ms(2);
     EXPECT_EQ(http_server_connection_count(b.server), 0);
     EXPECT_EQ(metric_value(&http_metrics[HTTP_METRIC_CONNECTIONS], 0), 0);
+}
+
+TEST(server_tells_where_a_request_comes_from) {
+    BENCH();
+    struct sockaddr_in own;
+    socklen_t own_len = sizeof own;
+    char wanted[40];
+    int fd = wire_connect(b.port, 0);
+    EXPECT_EQ(getsockname(fd, (struct sockaddr *)&own, &own_len), 0);
+    snprintf(wanted, sizeof wanted, "127.0.0.1:%u", ntohs(own.sin_port));
+    EXPECT(wire_send(fd, "GET /peer HTTP/1.1\r\n" H "\r\n"));
+    EXPECT_EQ(wire_take_response(fd, &in, &out), 200);
+    EXPECT_STR(buf_text(&out), wanted);
+    close(fd);
 }
