@@ -390,6 +390,31 @@ TEST(hub_fetch_does_with_each_host_what_it_should) {
     finish();
 }
 
+/* A host that cannot be reached may be there in a moment; a URL that is none stays so. */
+TEST(hub_fetch_tries_again_what_may_pass) {
+    static const struct {
+        const char *url;
+        int rc;
+    } ROWS[] = {{"http://127.0.0.1:1/b", ERR_AGAIN},
+                {"https://127.0.0.1:1/b", ERR_AGAIN},
+                {"http://127.0.0.1:99999/b", ERR_CLOSED},
+                {"ftp://127.0.0.1:1/b", ERR_CLOSED}};
+    if (!begin())
+        SKIP("hub", "this build cannot download");
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        struct hub_blob b = blob_of("b", 500);
+        host_does(AS_ASKED, 500);
+        mem_free(b.url);
+        b.url = mem_strdup(ROWS[i].url);
+        int rc = fetch(&b, 1);
+        if (rc != ROWS[i].rc || !strstr(err.text, ROWS[i].url))
+            check_fail(__FILE__, __LINE__, "%s: %d, '%s'", ROWS[i].url, rc, err.text);
+        hub_blob_release(&b);
+    }
+    EXPECT_STR(host.log, "");
+    finish();
+}
+
 TEST(hub_fetch_goes_where_a_host_says) {
     static const int MOVED[] = {301, 302, 303, 307, 308}, OTHERS[] = {300, 304, 305};
     if (!begin())

@@ -110,3 +110,23 @@ TEST(what_is_wrong_with_a_folder_is_said) {
                    "\\\"AA==\\\"}]}\"}",
                    "without rank"));
 }
+
+/* The ids of added tokens are the members' names: what is no number, or says nothing, adds none. */
+TEST(added_tokens_of_a_folder_have_a_number_and_a_text) {
+    static const char FILES[] =
+        "{\"vocab.json\": \"{\\\"a\\\": 0, \\\"b\\\": 1, \\\"<x>\\\": 2, \\\"ab\\\": 3}\", \"merges.txt\": \"a b\\n\","
+        " \"tokenizer_config.json\": \"{\\\"tokenizer_class\\\": \\\"GPT2Tokenizer\\\","
+        " \\\"added_tokens_decoder\\\": {\\\"2\\\": {\\\"content\\\": \\\"<x>\\\"},"
+        " \\\"none\\\": {\\\"content\\\": \\\"<y>\\\"}, \\\"1\\\": {\\\"content\\\": \\\"\\\"}}}\"}";
+    struct arena a;
+    struct tokenizer *t;
+    struct error err = {0};
+    arena_init(&a, 0, 0);
+    (void)load(golden_parse(&a, bytes_str(FILES)), &t, &err);
+    EXPECT_STR(err.text, "");
+    EXPECT_EQ(tokenizer_find(t, bytes_str("<x>")), 2);
+    EXPECT_EQ(tokenizer_find(t, bytes_str("b")), 1);
+    EXPECT(tokenizer_find(t, bytes_str("<y>")) == TOKEN_NONE);
+    tokenizer_free(&t);
+    arena_release(&a);
+}

@@ -416,6 +416,31 @@ TEST(plans_that_do_not_fit_are_refused_and_change_nothing) {
     planner_close(&p);
 }
 
+/* In one plan, in any order: none of them is known afterwards, and the others go on. */
+TEST(slots_released_together_are_all_empty) {
+    static struct planner p;
+    struct worker_settings settings = planner_settings(model_dir(), NULL);
+    static const uint32_t RELEASED[] = {3, 0, 2};
+    EXPECT(planner_open(&p, &settings));
+    make_prompts(p.about.logits_width);
+    for (uint32_t i = 0; i < 4; i++)
+        add_prompt(&p, i, 2);
+    EXPECT(planner_step(&p, 512) && planner_take(&p));
+    for (size_t i = 0; i < ARRAY_LEN(RELEASED); i++) {
+        vec_push(&p.releases, RELEASED[i]);
+        p.slots[RELEASED[i]].open = false;
+    }
+    EXPECT(planner_step(&p, 512) && planner_take(&p));
+    for (size_t i = 0; i < ARRAY_LEN(RELEASED); i++) {
+        vec_push(&p.rows, RELEASED[i]);
+        vec_push(&p.counts, 1u);
+        EXPECT(refused(&p, "an empty slot"));
+    }
+    EXPECT(planner_run(&p, 512, 2));
+    EXPECT(p.slots[1].finish == WIRE_FINISH_LENGTH);
+    planner_close(&p);
+}
+
 /* So many positions of one slot, and of the next. */
 static void add_rows(struct planner *p, uint32_t first, uint32_t second) {
     for (uint32_t slot = 0; slot < 2; slot++) {
