@@ -5,6 +5,7 @@
 #include "formats/hub/cache.h"
 #include "formats/hub/fetch.h"
 #include "formats/hub/unfinished.h"
+#include "send_all.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -14,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -76,16 +76,6 @@ static struct {
     int asked, at_once, peak;
     char log[2000]; /* what was asked for: "FIRST-LAST " or "- " for all of it */
 } host = {.lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
-
-static void send_all(int fd, const void *data, size_t len) {
-    for (const uint8_t *at = data; len;) {
-        ssize_t n = send(fd, at, len, MSG_NOSIGNAL);
-        if (n <= 0)
-            return; /* it wants no more */
-        at += n;
-        len -= (size_t)n;
-    }
-}
 
 /* Waits until as many are asked for as are wanted at once, and a little for one too many. */
 static void hold_back(int hold) {

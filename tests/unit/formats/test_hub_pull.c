@@ -3,11 +3,11 @@
 #include "check.h"
 #include "formats/hub/hub.h"
 #include "hub_folder.h"
+#include "send_all.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <sys/socket.h>
 
 static struct error err;
 
@@ -34,11 +34,6 @@ static struct {
     char log[4096];     /* "PATH", " TOKEN" where there is one, "\n", for each request */
     char accepted[200]; /* the last Accept */
 } hub;
-
-static void send_all(int fd, const char *text, size_t len) {
-    for (ssize_t n; len && (n = send(fd, text, len, MSG_NOSIGNAL)) > 0; len -= (size_t)n)
-        text += n;
-}
 
 /* The value of a header line of what was asked, or "". */
 static const char *field_of(const char *asked, const char *name, char out[200]) {
