@@ -1,10 +1,12 @@
 #include "formats/gguf.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "formats/gguf_types.h"
 #include "gguf_build.h"
 
 /* Three keys of different kinds, an array of strings, two tensors. */
@@ -306,4 +308,72 @@ TEST(gguf_reads_a_real_file) {
     const struct tensor *t = safetensors_find(&g.set, "token_embd.weight");
     EXPECT(t && t->dim_count == 2 && t->dims[0] == 512 && t->dims[1] == 64);
     gguf_close(&g);
+}
+
+/* ggml's numbers (ggml.h); those between are of types that hold no weights or are gone. */
+TEST(gguf_types_have_their_numbers) {
+    static const struct {
+        enum tensor_type type;
+        uint32_t number;
+    } ROWS[] = {
+        {TENSOR_F32, 0},      {TENSOR_F16, 1},     {TENSOR_Q4_0, 2},     {TENSOR_Q4_1, 3},
+        {TENSOR_Q5_0, 6},     {TENSOR_Q5_1, 7},    {TENSOR_Q8_0, 8},     {TENSOR_Q2_K, 10},
+        {TENSOR_Q3_K, 11},    {TENSOR_Q4_K, 12},   {TENSOR_Q5_K, 13},    {TENSOR_Q6_K, 14},
+        {TENSOR_IQ2_XXS, 16}, {TENSOR_IQ2_XS, 17}, {TENSOR_IQ3_XXS, 18}, {TENSOR_IQ1_S, 19},
+        {TENSOR_IQ4_NL, 20},  {TENSOR_IQ3_S, 21},  {TENSOR_IQ2_S, 22},   {TENSOR_IQ4_XS, 23},
+        {TENSOR_I8, 24},      {TENSOR_I16, 25},    {TENSOR_I32, 26},     {TENSOR_I64, 27},
+        {TENSOR_F64, 28},     {TENSOR_IQ1_M, 29},  {TENSOR_BF16, 30},    {TENSOR_TQ1_0, 34},
+        {TENSOR_TQ2_0, 35},   {TENSOR_MXFP4, 39},  {TENSOR_Q1_0, 41},
+    };
+    enum tensor_type type;
+    size_t known = 0;
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        EXPECT(gguf_tensor_type(ROWS[i].number, &type) && type == ROWS[i].type);
+        EXPECT_EQ(gguf_number_of(ROWS[i].type), ROWS[i].number);
+    }
+    for (uint32_t number = 0; number < 300; number++)
+        known += gguf_tensor_type(number, &type);
+    EXPECT_EQ(known, ARRAY_LEN(ROWS));
+    EXPECT(gguf_number_of(TENSOR_BOOL) == UINT32_MAX);
+}
+
+#define ITEMS(type, ...) ((const type[]){__VA_ARGS__})
+
+TEST(gguf_numbers_are_read_by_their_type) {
+    const struct {
+        enum gguf_type type;
+        const void *data;
+        double values[2]; /* NAN: no number */
+        bool is_whole[2];
+    } ROWS[] = {
+        {GGUF_U8, ITEMS(uint8_t, 0, 255), {0, 255}, {true, true}},
+        {GGUF_I8, ITEMS(int8_t, -128, 127), {-128, 127}, {true, true}},
+        {GGUF_BOOL, ITEMS(uint8_t, 0, 7), {0, 1}, {true, true}},
+        {GGUF_U16, ITEMS(uint16_t, 1, 65535), {1, 65535}, {true, true}},
+        {GGUF_I16, ITEMS(int16_t, -32768, 32767), {-32768, 32767}, {true, true}},
+        {GGUF_U32, ITEMS(uint32_t, 1, UINT32_MAX), {1, 4294967295.0}, {true, true}},
+        {GGUF_I32, ITEMS(int32_t, INT32_MIN, 5), {-2147483648.0, 5}, {true, true}},
+        {GGUF_U64, ITEMS(uint64_t, 1u, UINT64_C(1) << 63), {1, NAN}, {true, false}},
+        {GGUF_I64, ITEMS(int64_t, INT64_MIN, 5), {-9223372036854775808.0, 5}, {true, true}},
+        {GGUF_F32, ITEMS(float, 1.5f, -2), {1.5, -2}, {false, false}},
+        {GGUF_F64, ITEMS(double, 0.1, 3), {0.1, 3}, {false, false}},
+        {GGUF_STRING, ITEMS(uint64_t, 0, 0), {NAN, NAN}, {false, false}},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        struct gguf_kv kv = {.type = ROWS[i].type, .count = 2, .data = ROWS[i].data};
+        for (uint64_t k = 0; k < 2; k++) {
+            int64_t whole = 0;
+            double number = 0;
+            bool is_number = !isnan(ROWS[i].values[k]);
+            if (gguf_int_at(&kv, k, &whole) != ROWS[i].is_whole[k] ||
+                gguf_double_at(&kv, k, &number) != is_number ||
+                (is_number && number != ROWS[i].values[k]) ||
+                (ROWS[i].is_whole[k] && (double)whole != ROWS[i].values[k]))
+                check_fail(__FILE__, __LINE__, "type %d, item %d: %lld, %g", (int)ROWS[i].type,
+                           (int)k, (long long)whole, number);
+        }
+        int64_t whole;
+        double number;
+        EXPECT(!gguf_int_at(&kv, 2, &whole) && !gguf_double_at(&kv, 2, &number));
+    }
 }
