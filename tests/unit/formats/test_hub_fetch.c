@@ -72,7 +72,8 @@ static struct {
     enum manner manner;
     size_t size; /* of what it has */
     int moved;   /* the first answer is of this status and says where it is; 0: it is here */
-    int hold;    /* no answer before this many are asked for at once; 0: at once */
+    const char *location; /* there; NULL: /c */
+    int hold;             /* no answer before this many are asked for at once; 0: at once */
     int asked, at_once, peak;
     char log[2000]; /* what was asked for: "FIRST-LAST " or "- " for all of it */
 } host = {.lock = PTHREAD_MUTEX_INITIALIZER, .change = PTHREAD_COND_INITIALIZER};
@@ -109,9 +110,9 @@ static void answer(int fd, enum manner m, size_t size, int n, bool is_range, siz
     }
     if (host.moved && n == 1) {
         snprintf(head, sizeof head,
-                 "HTTP/1.1 %d Moved\r\nLocation: /c\r\nContent-Length: 0\r\nConnection: close"
+                 "HTTP/1.1 %d Moved\r\nLocation: %s\r\nContent-Length: 0\r\nConnection: close"
                  "\r\n\r\n",
-                 host.moved);
+                 host.moved, host.location ? host.location : "/c");
         send_all(fd, head, strlen(head));
         return;
     }
@@ -234,6 +235,7 @@ static void host_does(enum manner manner, size_t size) {
     host.manner = manner;
     host.size = size;
     host.hold = host.asked = host.peak = host.moved = 0;
+    host.location = NULL;
     host.log[0] = 0;
     pthread_mutex_unlock(&host.lock);
     buf_reset(&world.notes);
@@ -422,6 +424,16 @@ TEST(hub_fetch_goes_where_a_host_says) {
         host_does(AS_ASKED, 500);
         host.moved = OTHERS[i];
         EXPECT_EQ(fetch(&b, 1), ERR_CLOSED);
+        EXPECT_STR(host.log, "- ");
+    }
+    static const char *const ELSEWHERE[] = {"ftp://127.0.0.1:1/c", "file:///etc/passwd"};
+    for (size_t i = 0; i < ARRAY_LEN(ELSEWHERE); i++) {
+        host_does(AS_ASKED, 500);
+        host.moved = 302;
+        host.location = ELSEWHERE[i];
+        EXPECT_EQ(fetch(&b, 1), ERR_INVALID);
+        EXPECT(strstr(err.text, "is redirected to another protocol: '") &&
+               strstr(err.text, ELSEWHERE[i]));
         EXPECT_STR(host.log, "- ");
     }
     hub_blob_release(&b);
