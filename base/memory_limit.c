@@ -83,30 +83,11 @@ static void bound_by_groups(struct memory *m, const char *root, const struct lay
     while (control_group_leave(group));
 }
 
-/* Whether a list as "hugetlb,memory" names memory. */
-static bool has_memory(const char *controllers, size_t len) {
-    static const char NAME[] = "memory";
-    for (const char *at = controllers, *end = at + len; at < end; at++) {
-        size_t n = strcspn(at, ",:");
-        if (n == sizeof NAME - 1 && !memcmp(at, NAME, n))
-            return true;
-        at += n;
-    }
-    return false;
-}
-
-/* One line of proc/self/cgroup, number:controllers:path; that of the second kind names none. */
 static void bound_by_line(struct memory *m, const char *root, char *line) {
-    line[strcspn(line, "\n")] = 0;
-    char *controllers = strchr(line, ':'),
-         *path = controllers ? strchr(controllers + 1, ':') : NULL;
-    if (!path || path[1] != '/')
-        return;
-    controllers++;
-    if (!strncmp(line, "0::", 3))
-        bound_by_groups(m, root, &V2, path + 1);
-    else if (has_memory(controllers, (size_t)(path - controllers)))
-        bound_by_groups(m, root, &V1, path + 1);
+    char *path;
+    enum control_group_kind kind = control_group_of(line, "memory", &path);
+    if (kind != CONTROL_GROUP_OTHER)
+        bound_by_groups(m, root, kind == CONTROL_GROUP_V2 ? &V2 : &V1, path);
 }
 
 static struct memory memory_read(const char *root) {

@@ -50,27 +50,55 @@ static int core_count(const char *root, const cpu_set_t *allowed) {
     return MAX(count, 1);
 }
 
-/* CPUs' worth of time of one group, rounded up: "200000 100000" is 2, "max 100000" no limit. */
-static int group_limit(const char *root, const char *group, int limit) {
-    char path[PATH_BYTES], line[LINE_BYTES];
-    long quota, period;
-    snprintf(path, sizeof path, "sys/fs/cgroup%s/cpu.max", group);
-    if (!read_line(root, path, line) || sscanf(line, "%ld %ld", &quota, &period) != 2 ||
-        quota <= 0 || period <= 0)
+/* A number at the start of a file; 0: there is none. */
+static long read_number(const char *root, const char *path) {
+    char line[LINE_BYTES];
+    return read_line(root, path, line) ? strtol(line, NULL, 10) : 0;
+}
+
+/* CPUs' worth of time, rounded up. No quota, or -1: no limit. */
+static int least(long quota, long period, int limit) {
+    if (quota <= 0 || period <= 0)
         return limit;
     return (int)MIN((quota + period - 1) / period, (long)limit);
 }
 
-/* The process's group and those around it. */
-static int groups_limit(const char *root, int limit) {
-    char line[LINE_BYTES];
-    if (!read_line(root, "proc/self/cgroup", line) || strncmp(line, "0::/", 4))
+/* Of one group: "200000 100000" is 2, "max 100000" no limit. */
+static int v2_limit(const char *root, const char *group, int limit) {
+    char path[PATH_BYTES], line[LINE_BYTES];
+    long quota = 0, period = 0;
+    snprintf(path, sizeof path, "sys/fs/cgroup%s/cpu.max", group);
+    if (!read_line(root, path, line) || sscanf(line, "%ld %ld", &quota, &period) != 2)
         return limit;
-    char *group = line + 3;
-    group[strcspn(group, "\n")] = 0;
-    do
-        limit = group_limit(root, group, limit);
-    while (control_group_leave(group));
+    return least(quota, period, limit);
+}
+
+/* The same two figures, in files of their own. Systems call the folder "cpu" too where it is of
+ * more controllers. */
+static int v1_limit(const char *root, const char *group, int limit) {
+    char path[PATH_BYTES];
+    snprintf(path, sizeof path, "sys/fs/cgroup/cpu%s/cpu.cfs_quota_us", group);
+    long quota = read_number(root, path);
+    snprintf(path, sizeof path, "sys/fs/cgroup/cpu%s/cpu.cfs_period_us", group);
+    return least(quota, read_number(root, path), limit);
+}
+
+/* The process's groups and those around them. */
+static int groups_limit(const char *root, int limit) {
+    char full[PATH_BYTES], line[LINE_BYTES], *group;
+    snprintf(full, sizeof full, "%s/proc/self/cgroup", root);
+    FILE *f = fopen(full, "re");
+    while (f && fgets(line, sizeof line, f)) {
+        enum control_group_kind kind = control_group_of(line, "cpu", &group);
+        if (kind == CONTROL_GROUP_OTHER)
+            continue;
+        do
+            limit = kind == CONTROL_GROUP_V2 ? v2_limit(root, group, limit)
+                                             : v1_limit(root, group, limit);
+        while (control_group_leave(group));
+    }
+    if (f)
+        fclose(f);
     return limit;
 }
 

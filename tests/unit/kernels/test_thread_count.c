@@ -74,3 +74,25 @@ TEST(threads_are_the_cores_allowed_and_no_more_than_the_groups_grant) {
     put("sys/fs/cgroup/cpu.max", "100000 100000\n");
     EXPECT_EQ(threads_on("012345"), 1);
 }
+
+TEST(groups_of_the_first_kind_bound_threads_too) {
+    put("proc/self/cgroup", "12:cpuset:/\n4:cpuacct,cpu:/docker/abc\n1:name=systemd:/x\n0::/\n");
+    put("sys/fs/cgroup/cpu.max", "max 100000\n");
+    EXPECT_EQ(threads_on("012345"), 3);
+    put("sys/fs/cgroup/cpu/docker/cpu.cfs_quota_us", "-1\n");
+    put("sys/fs/cgroup/cpu/docker/cpu.cfs_period_us", "100000\n");
+    EXPECT_EQ(threads_on("012345"), 3);
+    put("sys/fs/cgroup/cpu/docker/abc/cpu.cfs_quota_us", "150000\n");
+    EXPECT_EQ(threads_on("012345"), 3); /* no period */
+    put("sys/fs/cgroup/cpu/docker/abc/cpu.cfs_period_us", "100000\n");
+    EXPECT_EQ(threads_on("012345"), 2);
+    put("sys/fs/cgroup/cpu/docker/cpu.cfs_quota_us", "100000\n");
+    EXPECT_EQ(threads_on("012345"), 1);
+    put("sys/fs/cgroup/cpu/docker/cpu.cfs_quota_us", "-1\n");
+    put("sys/fs/cgroup/cpu/docker/abc/cpu.cfs_quota_us", "-1\n");
+    put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "100000\n"); /* a container sees its own as root */
+    put("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+    EXPECT_EQ(threads_on("012345"), 1);
+    put("proc/self/cgroup", "12:cpuset:/\n0::/\n");
+    EXPECT_EQ(threads_on("012345"), 3);
+}
