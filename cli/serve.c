@@ -258,6 +258,9 @@ static void build_flags(struct serve *s, enum child_role role, struct serve_mode
     if (role == CHILD_GATEWAY && serve_models_any_on_demand(&s->models) &&
         !flags_have(f, "--model-wait="))
         flags_add(f, "--model-wait=5m"); /* a large model takes its time to load */
+    /* they start together, and each would count all the memory that is free as its own */
+    if (model && !flags_have(f, "--memory-sharers="))
+        flags_add(f, "--memory-sharers=%" PRId64, serve_models_replicas(&s->models, model));
     build_names(s, role, model, f);
     flags_end(f);
 }

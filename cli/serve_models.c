@@ -257,6 +257,14 @@ void serve_models_names(const struct serve_models *m, struct buf *out) {
             buf_addf(out, "%s%s", i ? ";" : "", m->items[i].names);
 }
 
+int64_t serve_models_replicas(const struct serve_models *m, const struct serve_model *one) {
+    int64_t count = one->settings->on_demand ? one->settings->worker_count : 0;
+    for (uint32_t i = 0; i < m->count; i++)
+        if (m->items[i].path && !m->items[i].settings->on_demand)
+            count += m->items[i].settings->worker_count;
+    return count;
+}
+
 bool serve_models_any_on_demand(const struct serve_models *m) {
     for (uint32_t i = 0; i < m->count; i++)
         if (m->items[i].settings->on_demand)

@@ -69,6 +69,8 @@ void serve_models_remove(struct serve_models *m, uint32_t idx);
 void serve_model_public_name(const struct serve_model *m, char out[WORKER_NAME_MAX]);
 /* Appends "a,b;c": for the gateways. Nothing where one model goes by the name its worker gives. */
 void serve_models_names(const struct serve_models *m, struct buf *out);
+/* Replicas of the models that are loaded from the start, and of this one. */
+int64_t serve_models_replicas(const struct serve_models *m, const struct serve_model *one);
 /* Whether a model is loaded only when it is needed. */
 bool serve_models_any_on_demand(const struct serve_models *m);
 /* What a model counts for in models_memory: as its settings say, else its files and its KV caches. Its

@@ -313,7 +313,9 @@ int memory_plan_make(struct memory_plan *plan, const struct model *model,
     uint64_t buffers = plan->activation_bytes + plan->slot_bytes, left = request->memory_free;
     if (left)
         left = left > buffers ? left - buffers : 1;
-    limit = model->dev->kind == DEVICE_CPU ? request->memory_free / 4 : left - left / 10;
+    limit = model->dev->kind == DEVICE_CPU
+                ? request->memory_free / MAX(4, 2 * (uint64_t)request->sharers)
+                : left - left / 10;
     if (!count && request->kv_bytes)
         count = request->kv_bytes / kv->block_bytes;
     if (!count && !request->kv_bytes) {

@@ -115,10 +115,11 @@ struct memory_plan {
 struct memory_request {
     uint32_t slot_count, max_step_tokens, max_context;
     uint32_t block_count; /* 0: from kv_bytes */
-    /* 0: enough for every slot to be full, at most a quarter of memory_free; on a GPU, whose memory
-     * is its own, nine tenths of what the buffers leave of it */
+    /* 0: enough for every slot to be full, at most a quarter of memory_free, and with all sharers
+     * half of it; on a GPU, whose memory is its own, nine tenths of what the buffers leave of it */
     uint64_t kv_bytes;
     uint64_t memory_free; /* bytes available on the device now; 0: unknown */
+    uint32_t sharers;     /* on the CPU: plans that are made of the same memory_free; 0: this one */
     /* most bytes that weights, buffers, states and keys and values may take together; 0: no bound */
     uint64_t memory_max;
 };

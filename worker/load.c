@@ -223,6 +223,7 @@ static int allocate_memory(struct loaded *l, const struct worker_settings *s, st
                                      .block_count = (uint32_t)s->blocks,
                                      .kv_bytes = s->kv_bytes,
                                      .memory_free = memory_free,
+                                     .sharers = (uint32_t)s->memory_sharers,
                                      .memory_max = memory_max(l, s->memory_fraction)};
     int rc = memory_plan_make(&plan, &l->model, &l->geometry, &request, err);
     if (!rc)

@@ -74,6 +74,12 @@ static const struct option_row ROWS[] = {
         .help =
             "share of the device's memory that weights, buffers and KV cache may take together; "
             "0: as --kv-bytes says"),
+    ROW(memory_sharers, "memory-sharers", OPTION_INT, .fallback = "1", .min = 1, .max = 4096,
+        .unit = "replicas",
+        .help =
+            "replicas that start on this machine together, this one included: without --kv-bytes "
+            "and --memory-fraction, all their KV caches take half of the memory that is free at "
+            "the most, and each a quarter; trireme serve tells its own workers"),
     ROW(snapshot_bytes, "snapshot-bytes", OPTION_SIZE, .fallback = "1g", .unit = "bytes",
         .help = "models whose layers carry a state: memory for copies of it at the ends of "
                 "prompts, so that what begins "

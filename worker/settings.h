@@ -12,7 +12,7 @@ struct worker_settings {
     const char *device, *isa, *cache_dir, *vocab, *vocab_dir;
     int64_t layers_on_gpu; /* -1: all; see model_options.layers_on_gpu */
     int64_t threads, slots, blocks, block_tokens, max_step_tokens, max_context, min_step_ms,
-        drain_ms;
+        drain_ms, memory_sharers;
     uint64_t kv_bytes, snapshot_bytes, packed_bytes;
     double memory_fraction; /* 0: not given */
     int kv_type;            /* of KV_TYPE_CHOICES (model/model.h) */

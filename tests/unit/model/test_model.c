@@ -234,6 +234,17 @@ TEST(the_memory_plan_says_what_fits) {
     request.memory_max += (uint64_t)1 << 20; /* more than every slot can fill is not taken */
     EXPECT(!memory_plan_make(&plan, &model, &kv, &request, &err) && plan.block_count == 16);
     request.memory_max = 0;
+    request.memory_free = plan.activation_bytes + plan.kv_bytes + ((uint64_t)1 << 20);
+    uint64_t blocks = request.memory_free / kv.block_bytes; /* that memory would hold */
+    request.slot_count = 1024;                              /* want more than that */
+    request.sharers = 2;
+    EXPECT(!memory_plan_make(&plan, &model, &kv, &request, &err));
+    EXPECT_EQ(plan.block_count, blocks / 4);
+    request.sharers = 8; /* half of the memory for all of them */
+    EXPECT(!memory_plan_make(&plan, &model, &kv, &request, &err));
+    EXPECT_EQ(plan.block_count, blocks / 16);
+    request.slot_count = 4;
+    request.sharers = 0;
     request.memory_free = 1; /* none is left, which is not the same as unknown: one slot's blocks */
     EXPECT_EQ(memory_plan_make(&plan, &model, &kv, &request, &err), ERR_LIMIT);
     EXPECT_EQ(plan.block_count, 4);
