@@ -433,16 +433,35 @@ static bool may_be_model(const char *word) {
     return strpbrk(word, "/:") || access(word, F_OK) == 0;
 }
 
+/* compare and plot take files alone. OPTION_HELP_PRINTED as of option_parse. */
+static int check_files(int argc, char **argv, struct error *err) {
+    char *help[] = {argv[0], "--help", NULL};
+    struct bench_settings ignored;
+    for (int i = 2; i < argc; i++) {
+        if (argv[i][0] != '-')
+            continue;
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))
+            return option_parse(&bench_options, &ignored, 2, help, NULL, 0, NULL, err);
+        return error_set(err, ERR_INVALID,
+                         "%s takes files alone, and writes to the standard output: '%s' is none",
+                         argv[1], argv[i]);
+    }
+    return 0;
+}
+
 int bench_main(int argc, char **argv) {
     struct bench b = {0};
     struct error err = {0};
     const char *what = argc > 1 ? argv[1] : "", *word;
     size_t count = 0;
     int rc;
-    if (!strcmp(what, "compare")) {
-        rc = compare(argc - 1, argv + 1, &err);
-    } else if (!strcmp(what, "plot")) {
-        rc = plot(argc - 1, argv + 1, &err);
+    if (!strcmp(what, "compare") || !strcmp(what, "plot")) {
+        rc = check_files(argc, argv, &err);
+        if (rc < 0)
+            return command_misused("bench", &err);
+        if (rc == OPTION_HELP_PRINTED)
+            return 0;
+        rc = (*what == 'c' ? compare : plot)(argc - 1, argv + 1, &err);
     } else {
         bool serve = !strcmp(what, "serve");
         struct option_row rows[ARRAY_LEN(ROWS)];

@@ -84,3 +84,8 @@ def test_bench_tells_failures():
     assert done.returncode == 1 and "cannot reach" in done.stderr, done
     done = subprocess.run([binary(), "bench", "sail"], capture_output=True, text=True)
     assert done.returncode == 2 and "serve, compare or plot" in done.stderr, done
+    for what in ("compare", "plot"):
+        done = subprocess.run([binary(), "bench", what, "a.json", "--out"], capture_output=True, text=True)
+        assert done.returncode == 2 and "takes files alone" in done.stderr and "'--out'" in done.stderr, done
+        done = subprocess.run([binary(), "bench", what, "--help"], capture_output=True, text=True)
+        assert done.returncode == 0 and "bench compare A.json" in done.stdout, done
