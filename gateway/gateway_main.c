@@ -327,11 +327,10 @@ const struct option_table gateway_options = {
     .title = "The HTTP API (gateway)"};
 
 /* Blocked before any thread starts, so that only wait_for_end takes them. SIGHUP reads a certificate
- * again; without one it ends the process, as it ends any other. */
-static void block_signals(sigset_t *set, bool has_certificate) {
+ * again; without one there is nothing to do, and no reason to cut the streams. */
+static void block_signals(sigset_t *set) {
     sigemptyset(set);
-    if (has_certificate)
-        sigaddset(set, SIGHUP);
+    sigaddset(set, SIGHUP);
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGINT);
     pthread_sigmask(SIG_BLOCK, set, NULL);
@@ -354,7 +353,8 @@ static void wait_for_end(struct gateway *gw, const sigset_t *signals, bool has_c
         int number = sigtimedwait(signals, NULL, has_certificate ? &LOOK : NULL);
         if (number == SIGTERM || number == SIGINT)
             return;
-        gateway_renew_certificate(gw, number == SIGHUP);
+        if (has_certificate)
+            gateway_renew_certificate(gw, number == SIGHUP);
     }
 }
 
@@ -372,7 +372,7 @@ static int serve(const struct gateway_settings *settings) {
     struct gateway *gw;
     struct error err;
     sigset_t signals;
-    block_signals(&signals, settings->tls_cert);
+    block_signals(&signals);
     raise_file_limit(settings->connections_max);
     compiled_set_folder(settings->cache_dir);
     give_up_files(settings);

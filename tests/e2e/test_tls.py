@@ -324,6 +324,11 @@ def test_plain_servers_carry_no_openssl():
     with Serve() as s:
         gateway = s.pids("gateway")[0]
         assert "libssl" not in Path(f"/proc/{gateway}/maps").read_text()
+        os.kill(gateway, signal.SIGHUP)  # nothing to read again, and no reason to end
+        assert s.get("/health/ready")[0] == 200
+        os.kill(gateway, signal.SIGTERM)
+        s.wait(lambda: f"gateway 0 (process {gateway}) ended with" in s.log(), 10, "the end of the gateway")
+        assert f"gateway 0 (process {gateway}) ended with exit code 0" in s.log()
     with TlsServe() as s:
         assert "libssl" in Path(f"/proc/{s.pids('gateway')[0]}/maps").read_text()
         assert resident_bytes(s.pids("gateway")[0]) < 30e6
