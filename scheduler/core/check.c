@@ -188,6 +188,7 @@ static void check_replica(const struct sched *s, const struct replica *r) {
     uint32_t leaving = 0, resumed = 0, filled = 0, prompts = 0;
     uint64_t load = 0;
     CHECK((r->state != REPLICA_READY) == list_node_is_linked(&r->unready_link));
+    CHECK(!replica_takes_plan(r) || list_node_is_linked(&r->plan_link));
     CHECK(r->slot_kept_until <= s->slots_kept_until);
     CHECK(r->state == REPLICA_READY || (r->running_count == 0 && r->flight_count == 0));
     if (r->state != REPLICA_READY)

@@ -401,12 +401,13 @@ static bool plan_one(struct sched *s, struct replica *r) {
 }
 
 void plan_all(struct sched *s) {
-    for (size_t i = 0; i < s->replicas.count; i++) {
-        struct replica *r = s->replicas.items[i];
-        while (r->state == REPLICA_READY && r->running_count &&
-               r->flight_count < r->steps_in_flight)
+    LIST_EACH(at, &s->to_plan) {
+        struct replica *r = LIST_ITEM(at, struct replica, plan_link);
+        while (replica_takes_plan(r))
             if (!plan_one(s, r))
                 break;
+        if (!replica_takes_plan(r))
+            list_remove(&r->plan_link);
     }
 }
 

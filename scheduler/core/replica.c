@@ -13,6 +13,11 @@ static void set_state(struct sched *s, struct replica *r, enum replica_state sta
         list_push(&s->unready, &r->unready_link);
 }
 
+void replica_to_plan(struct sched *s, struct replica *r) {
+    if (!list_node_is_linked(&r->plan_link))
+        list_push(&s->to_plan, &r->plan_link);
+}
+
 struct replica *replica_get(struct sched *s, struct u128 id, struct model *model,
                             uint32_t rank_count, uint32_t stage_count) {
     struct replica *r = id_map_get(&s->replica_ids, id);
@@ -156,6 +161,7 @@ void replica_free(struct sched *s, struct replica *r) {
         if (s->replicas.items[i] == r)
             s->replicas.items[i--] = s->replicas.items[--s->replicas.count];
     list_remove(&r->unready_link);
+    list_remove(&r->plan_link);
     id_map_remove(&s->replica_ids, r->id);
     vec_release(&r->released_slots);
     vec_release(&r->sealed_ids);

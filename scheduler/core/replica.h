@@ -54,6 +54,7 @@ struct replica {
     uint32_t steps_in_flight;
     uint32_t free_slot_count;
     uint32_t resume_count;         /* of those running, recomputing */
+    struct list_node plan_link;    /* of sched.to_plan */
     int64_t slot_kept_until;       /* the last free one is for a tenant that has none */
     struct suspect_group *testing; /* reserved for this group */
     uint64_t load;                 /* sum of sequence.load of those in slots */
@@ -130,6 +131,13 @@ static inline bool replica_names_as(const struct replica *a, const struct replic
            a->groups[0].block_tokens == b->groups[0].block_tokens &&
            u128_equal(a->revision, b->revision);
 }
+/* Something is in its slots, and a further step may be in flight. What came to be so is told to
+ * replica_to_plan. */
+static inline bool replica_takes_plan(const struct replica *r) {
+    return r->state == REPLICA_READY && r->running_count && r->flight_count < r->steps_in_flight;
+}
+/* It may take a plan now: plan_all looks at it, until it takes none. */
+void replica_to_plan(struct sched *s, struct replica *r);
 /* Positions that those in slots have to compute still. */
 static inline uint64_t replica_backlog(const struct replica *r) {
     return r->load - (uint64_t)REPLICA_ROW_LOAD * r->running_count;

@@ -41,6 +41,7 @@ struct sched *sched_new(const struct sched_config *config, const struct sched_si
     list_init(&s->gateways);
     list_init(&s->models);
     list_init(&s->unready);
+    list_init(&s->to_plan);
     list_init(&s->parked);
     list_init(&s->records);
     list_init(&s->groups);

@@ -79,6 +79,7 @@ static void enter_slot(struct sched *s, struct sequence *q) {
     r->slots[q->slot] = q;
     q->run_idx = r->running_count;
     r->running[r->running_count++] = q;
+    replica_to_plan(s, r);
     if (q->request->tenant->slot_count++ == 0) {
         r->slot_kept_until = MIN(r->slot_kept_until, s->now); /* it was kept for this one */
         r->model->waiting.slotted++;
