@@ -4,6 +4,7 @@
 """
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -117,6 +118,17 @@ def answered_by():
     return {name for name in names if " path=/v1/completions " in run("docker", "logs", name)}
 
 
+def containers_are_closed():
+    """Nobody writes to the image, no process is root's or may become it, and the cache in the volume is written."""
+    for service in ("scheduler", "worker", "front", "gateway"):
+        name = compose("ps", "-q", service).split()[0]
+        touch = run("docker", "exec", name, "/bin/sh", "-c", "echo x > /home/x; cat /proc/1/status", check=False)
+        assert "Read-only file system" in touch, touch
+        assert re.search(r"^Uid:\s+10001\s+10001", touch, re.M) and re.search(r"^CapBnd:\s+0+$", touch, re.M) and re.search(r"^NoNewPrivs:\s+1$", touch, re.M), touch
+    kept = run("docker", "exec", compose("ps", "-q", "gateway").split()[0], "ls", "/home/trireme/.cache/trireme")
+    assert kept, "nothing was kept in the cache"
+
+
 def gateways_share_the_port(url, wanted):
     compose("up", "-d", "--scale", "gateway=3", "--scale", "worker=1", "--no-recreate")
     wait_for("three gateways", lambda: told("trireme_scheduler_gateways") == 3)
@@ -166,6 +178,7 @@ def test_streams_outlive_containers():
         compose("up", "-d", "--scale", "worker=3")  # --wait takes a service that has done its work for one that failed
         wait_for("the gateway", lambda: urllib.request.urlopen(address() + "/health/ready", timeout=2).status == 200, 90)
         url = address()
+        containers_are_closed()
         wait_for("three replicas", lambda: replicas() == 3)
         wanted = ask(url, "Once upon a time", 200)
         for service in ("worker", "scheduler"):
