@@ -14,6 +14,11 @@ struct reader {
     uint32_t depth;
     bool fold;    /* letters stand for both cases */
     bool dot_all; /* '.' is also a line end */
+    /* What stands in front of and behind a sequence outside of groups; lookarounds see as far as it. */
+    uint32_t head, tail;
+    bool sees_before, sees_after; /* head (tail) is all that stands there */
+    bool pinned;                  /* in front of a sequence stands the text's beginning alone */
+    uint32_t lookarounds;         /* that are open */
     struct error *err;
     int rc;
 };
@@ -381,39 +386,97 @@ static uint32_t anything(struct builder *b) {
 
 static uint32_t read_sequence(struct reader *r);
 
-/* (?=X) Y: what begins with X and is Y; (?!X) Y: what does not. Y goes to the end of the pattern. */
-static uint32_t read_lookahead(struct reader *r, bool negative) {
-    struct dfa ahead = {0}, rest = {0}, both = {0};
-    uint32_t x = read_alternatives(r);
-    if (!r->rc && !skip_text(r, ")"))
-        return fail(r, ERR_INVALID, "a group without )");
-    uint32_t y = read_sequence(r);
-    uint32_t terms[] = {x, anything(r->b)}, ends[] = {y, anything(r->b)};
+/* What a and b both are, or what a is and b is not. */
+static uint32_t combine(struct reader *r, uint32_t a, uint32_t b, bool without) {
+    struct dfa first = {0}, second = {0}, both = {0};
     if (r->rc)
         return expr_never(r->b);
-    r->rc = expr_to_dfa(r->b, expr_concat(r->b, terms, 2), &ahead, r->err);
+    r->rc = expr_to_dfa(r->b, a, &first, r->err);
     if (!r->rc)
-        r->rc = expr_to_dfa(r->b, expr_concat(r->b, ends, 2), &rest, r->err);
+        r->rc = expr_to_dfa(r->b, b, &second, r->err);
     if (!r->rc)
-        r->rc = negative ? dfa_without(&rest, &ahead, &r->b->fuel, &both, r->err)
-                         : dfa_and(&rest, &ahead, &r->b->fuel, &both, r->err);
-    dfa_release(&ahead);
-    dfa_release(&rest);
+        r->rc = without ? dfa_without(&first, &second, &r->b->fuel, &both, r->err)
+                        : dfa_and(&first, &second, &r->b->fuel, &both, r->err);
+    dfa_release(&first);
+    dfa_release(&second);
     return r->rc ? expr_never(r->b) : expr_dfa(r->b, &both, EXPR_DFA);
 }
 
+/* The inside of a lookaround, up to its bracket. */
+static uint32_t read_inside(struct reader *r, uint32_t head, uint32_t tail) {
+    struct reader outer = *r;
+    if (r->lookarounds == r->b->limits.depth)
+        return fail(r, ERR_LIMIT, "too many lookarounds");
+    r->lookarounds++;
+    r->head = head;
+    r->tail = tail;
+    r->sees_before = r->sees_after = false;
+    uint32_t e = read_alternatives(r);
+    if (!r->rc && !skip_text(r, ")"))
+        fail(r, ERR_INVALID, "a group without )");
+    r->head = outer.head;
+    r->tail = outer.tail;
+    r->sees_before = outer.sees_before;
+    r->sees_after = outer.sees_after;
+    r->lookarounds = outer.lookarounds;
+    return e;
+}
+
+/* (?=X) Y: what begins with X and is Y up to the end; (?!X) Y: what does not begin with X. pinned:
+ * nothing but the beginning of the text stands in front. */
+static uint32_t read_lookahead(struct reader *r, bool negative, bool pinned) {
+    struct reader outer = *r;
+    if (!r->sees_after)
+        return fail(r, ERR_UNSUPPORTED, "a lookahead inside a lookbehind or a lookahead");
+    uint32_t x = read_inside(r, expr_empty(r->b), anything(r->b));
+    r->lookarounds++; /* the rest is read inside of this one */
+    r->head = expr_empty(r->b);
+    r->sees_before = pinned;
+    uint32_t y = r->lookarounds > r->b->limits.depth
+                     ? fail(r, ERR_LIMIT, "too many lookarounds")
+                     : read_sequence(r);
+    r->head = outer.head;
+    r->sees_before = outer.sees_before;
+    r->lookarounds = outer.lookarounds;
+    return combine(r, y, x, negative);
+}
+
+/* W (?<=X): what is W, from the head on, and ends with X; (?<!X): what does not end with X. */
+static uint32_t read_lookbehind(struct reader *r, bool negative, uint32_t w) {
+    if (!r->sees_before)
+        return fail(r, ERR_UNSUPPORTED, "a lookbehind behind or inside a lookahead");
+    return combine(r, w, read_inside(r, anything(r->b), expr_empty(r->b)), negative);
+}
+
+/* Outside of groups it has its head and its tail. */
 static uint32_t read_sequence(struct reader *r) {
     VEC(uint32_t) terms = {0};
+    bool top = r->depth == 0, begun = false, pinned = r->sees_before && r->pinned, ends = !top;
+    if (top)
+        vec_push(&terms, r->head);
     while (!r->rc && r->at < r->end && *r->at != '|' && *r->at != ')') {
-        if (r->depth == 0 && (skip_text(r, "(?=") || skip_text(r, "(?!"))) {
+        if (top && (skip_text(r, "(?=") || skip_text(r, "(?!"))) {
             bool negative = r->at[-1] == '!';
-            uint32_t e = read_lookahead(r, negative);
+            uint32_t e = read_lookahead(r, negative, !begun && pinned);
             vec_push(&terms, e);
+            ends = true;
             break;
         }
+        if (top && (skip_text(r, "(?<=") || skip_text(r, "(?<!"))) {
+            bool negative = r->at[-1] == '!';
+            uint32_t e = expr_concat(r->b, terms.items, terms.count);
+            terms.count = 0;
+            e = read_lookbehind(r, negative, e);
+            vec_push(&terms, e);
+            continue;
+        }
+        pinned |= *r->at == '^' && r->sees_before;
+        begun |= *r->at != '^';
         uint32_t e = read_repeated(r);
         vec_push(&terms, e);
     }
+    if (!ends)
+        vec_push(&terms, r->tail);
     uint32_t e = expr_concat(r->b, terms.items, terms.count);
     vec_release(&terms);
     return e;
@@ -483,6 +546,12 @@ int regex_to_dfa(struct builder *b, struct bytes pattern, bool whole, struct dfa
     struct dfa marked;
     *out = (struct dfa){0};
     read_flags(&r);
+    uint32_t begin = expr_repeat(b, one_char(&r, BEGIN), 0, 1);
+    uint32_t end = expr_repeat(b, one_char(&r, END), 0, 1);
+    r.head = whole ? begin : anything(b);
+    r.tail = whole ? end : anything(b);
+    r.sees_before = r.sees_after = true;
+    r.pinned = whole;
     uint32_t e = read_alternatives(&r);
     if (!r.rc && r.at < r.end)
         fail(&r, ERR_INVALID, "a ) without its group");
@@ -490,10 +559,7 @@ int regex_to_dfa(struct builder *b, struct bytes pattern, bool whole, struct dfa
         r.rc = error_set(err, b->error.code, "%s", b->error.text);
     if (r.rc)
         return r.rc;
-    uint32_t begin = expr_repeat(b, one_char(&r, BEGIN), 0, 1);
-    uint32_t end = expr_repeat(b, one_char(&r, END), 0, 1);
-    uint32_t terms[] = {whole ? begin : anything(b), e, whole ? end : anything(b)};
-    int rc = expr_to_dfa(b, expr_concat(b, terms, 3), &marked, err);
+    int rc = expr_to_dfa(b, e, &marked, err);
     if (rc)
         return rc;
     rc = strip_markers(b, &marked, out, err);

@@ -3,8 +3,10 @@
  * written) as automata over code points.
  *
  * Supported: alternatives, groups of all kinds, classes, \d \w \s \D \W \S, \p{General_Category},
- * escapes, quantifiers (lazy ones are the same language), ^ and $ anywhere, lookaheads outside of
- * groups; Python's (?i) (of ASCII letters), (?s) and (?u) in front of all. Refused by name: backreferences, lookbehinds, \b, \B, lookaheads inside groups.
+ * escapes, quantifiers (lazy ones are the same language), ^ and $ anywhere, lookaheads and
+ * lookbehinds outside of groups; Python's (?i) (of ASCII letters), (?s) and (?u) in front of all.
+ * Refused by name: backreferences, \b, \B, lookarounds inside groups, and a lookbehind behind a
+ * lookahead that does not stand at the text's beginning.
  *
  * ^ and $ are read as two characters that stand in front of and behind every text; at the end of
  * the construction they are taken away.
