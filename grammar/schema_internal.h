@@ -129,6 +129,8 @@ uint32_t leaf_array(struct schema *s, const conjunction *c);
 uint32_t leaf_object(struct schema *s, const conjunction *c);
 /* The strings that satisfy the members, as an automaton; *any: all strings (then no dfa). */
 MUST_CHECK bool string_dfa(struct schema *s, const conjunction *c, struct dfa *out, bool *any);
+/* The strings that a schema accepts, its applicators included; false: an error. */
+MUST_CHECK bool schema_names(struct schema *s, uint32_t node, uint32_t depth, struct dfa *out);
 /* One of the values of a list, as they may be written in c's place (those of an enum that
  * passed). */
 uint32_t schema_enum(struct schema *s, const conjunction *c, const uint32_t *values, size_t count);

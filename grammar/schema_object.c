@@ -170,73 +170,25 @@ static uint32_t key_label(void *ctx, uint32_t name, uint32_t class) {
 
 /* Keys as "propertyNames" asks. */
 static bool keep_named(struct object_work *w, struct dfa *keys) {
-    conjunction names = {0};
     struct schema *s = w->s;
-    struct dfa allowed, both;
-    struct error err;
-    bool any;
     for (size_t i = 0; i < w->c->count; i++) {
         uint32_t node = tree_get(&s->t, w->c->items[i].node, "propertyNames");
-        if (node && tree_kind(&s->t, node) != TREE_TRUE)
-            conjunction_add(&names, node, 0);
-    }
-    if (!names.count)
-        return true;
-    /* Only keywords of strings, enum and const; references and alternatives are not followed. */
-    VEC(struct bytes) texts = {0};
-    bool listed = false, plain = true;
-    for (size_t i = 0; i < names.count; i++) {
-        static const char *const REFUSED[] = {"$ref", "allOf", "anyOf",      "oneOf",
-                                              "not",  "if",    "$dynamicRef"};
-        uint32_t node = names.items[i].node;
-        plain &= tree_kind(&s->t, node) == TREE_OBJECT;
-        for (size_t k = 0; k < ARRAY_LEN(REFUSED) && plain; k++)
-            plain &= !tree_get(&s->t, node, REFUSED[k]);
-        if (tree_kind(&s->t, node) == TREE_FALSE)
-            plain = listed = true;
-        uint32_t list = tree_get(&s->t, node, "enum");
-        uint32_t constant = tree_get(&s->t, node, "const");
-        for (uint32_t v = constant ? constant : tree_first(&s->t, list); v;
-             v = constant ? 0 : tree_next(&s->t, v))
-            if (tree_kind(&s->t, v) == TREE_STRING)
-                vec_push(&texts, tree_text(&s->t, v));
-        listed |= list || constant;
-    }
-    if (!plain || (listed && names.count > 1)) {
-        schema_fail(s, ERR_UNSUPPORTED,
-                    "keyword \"propertyNames\" with more than strings' keywords");
-        vec_release(&texts);
-        vec_release(&names);
-        return false;
-    }
-    bool ok = string_dfa(s, &names, &allowed, &any);
-    if (ok && listed) {
-        struct dfa list;
-        int rc = dfa_of_texts(s->b, texts.items, texts.count, false, &list, &err);
-        if (!rc && !any) {
-            rc = dfa_and(&list, &allowed, &s->b->fuel, &both, &err);
-            dfa_release(&list);
-            dfa_release(&allowed);
-            list = both;
-        }
-        allowed = list;
-        any = false;
-        ok = rc == 0;
-        if (rc)
-            schema_fail(s, rc, "%s", err.text);
-    }
-    if (ok && !any) {
-        int rc = dfa_and(keys, &allowed, &s->b->fuel, &both, &err);
-        dfa_release(&allowed);
+        struct dfa names, both;
+        struct error err;
+        if (!node || tree_kind(&s->t, node) == TREE_TRUE)
+            continue;
+        if (!schema_names(s, node, 0, &names))
+            return false;
+        int rc = dfa_and(keys, &names, &s->b->fuel, &both, &err);
+        dfa_release(&names);
         dfa_release(keys);
         *keys = both;
-        ok = rc == 0;
-        if (rc)
+        if (rc) {
             schema_fail(s, rc, "%s", err.text);
+            return false;
+        }
     }
-    vec_release(&texts);
-    vec_release(&names);
-    return ok;
+    return true;
 }
 
 static bool make_keys(struct object_work *w) {

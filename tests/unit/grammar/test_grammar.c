@@ -47,6 +47,22 @@ static const struct row ROWS[] = {
     {GRAMMAR_REGEX, "\\p{Lu}\\p{L}*", {"\xC3\x89t", "A"}, {"a", "A1"}},
     {GRAMMAR_REGEX, "(?is)a[b-d].[^e]", {"aB\nx", "ADxy"}, {"aBxE", "aexx"}},
     {GRAMMAR_JSON_SCHEMA, "{\"propertyNames\":false}", {"{}", "1"}, {"{\"\":1}", "{\"a\":1}"}},
+    {GRAMMAR_JSON_SCHEMA, "{\"propertyNames\":{\"type\":\"null\"}}", {"{}", "1"}, {"{\"a\":1}"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"propertyNames\":{\"not\":{\"enum\":[\"a\",\"b\",1]},\"anyOf\":[{\"maxLength\":1},"
+     "{\"$ref\":\"#/$defs/x\"}]},\"$defs\":{\"x\":{\"pattern\":\"^x\"}}}",
+     {"{\"c\":1}", "{\"xyz\":1,\"\":2}"},
+     {"{\"a\":1}", "{\"c\":1,\"b\":2}", "{\"cd\":1}"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"propertyNames\":{\"oneOf\":[{\"pattern\":\"^a\"},{\"pattern\":\"b$\"},{\"const\":\"c\"},"
+     "{\"const\":1}]}}",
+     {"{\"a\":1}", "{\"b\":1,\"c\":2}"},
+     {"{\"ab\":1}", "{\"d\":1}"}},
+    {GRAMMAR_JSON_SCHEMA,
+     "{\"propertyNames\":{\"if\":{\"pattern\":\"^a\"},\"then\":{\"maxLength\":2},\"else\":{\"enum\":"
+     "[\"b\"]}}}",
+     {"{\"ax\":1}", "{\"b\":1}"},
+     {"{\"axx\":1}", "{\"c\":1}"}},
     /* text that goes on but for some bytes, for some bytes only, or for so many characters */
     {GRAMMAR_REGEX, "(/[^/]+)+", {"/a b/c", "/\xC3\xA9"}, {"~", "a/", "//", "/a/"}},
     {GRAMMAR_REGEX, "[a-z]+(-[a-z%]+)*", {"ab", "ab-c%"}, {"-", "a--b", "A"}},
