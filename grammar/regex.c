@@ -432,9 +432,8 @@ static uint32_t read_lookahead(struct reader *r, bool negative, bool pinned) {
     r->lookarounds++; /* the rest is read inside of this one */
     r->head = expr_empty(r->b);
     r->sees_before = pinned;
-    uint32_t y = r->lookarounds > r->b->limits.depth
-                     ? fail(r, ERR_LIMIT, "too many lookarounds")
-                     : read_sequence(r);
+    uint32_t y = r->lookarounds > r->b->limits.depth ? fail(r, ERR_LIMIT, "too many lookarounds")
+                                                     : read_sequence(r);
     r->head = outer.head;
     r->sees_before = outer.sees_before;
     r->lookarounds = outer.lookarounds;

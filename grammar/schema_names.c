@@ -32,10 +32,10 @@ static bool combine(struct schema *s, struct dfa *have, enum set_kind kind,
                     const struct dfa *other) {
     struct dfa both = {0};
     struct error err;
-    int rc = kind == SET_AND  ? dfa_and(have, other, &s->b->fuel, &both, &err)
-             : kind == SET_OR ? dfa_product(have, other, false, either_label, NULL, &s->b->fuel,
-                                            &both, &err)
-                              : dfa_without(have, other, &s->b->fuel, &both, &err);
+    int rc = kind == SET_AND ? dfa_and(have, other, &s->b->fuel, &both, &err)
+             : kind == SET_OR
+                 ? dfa_product(have, other, false, either_label, NULL, &s->b->fuel, &both, &err)
+                 : dfa_without(have, other, &s->b->fuel, &both, &err);
     dfa_release(have);
     *have = both;
     return !failed(s, rc, &err);
