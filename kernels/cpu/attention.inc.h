@@ -160,7 +160,7 @@ static void softmax_split(float *scores, uint32_t lo, uint32_t hi, uint32_t end,
     out->max = v_hmax(max); /* a NaN among the scores goes into the sum */
     vf shift = v_set1(out->max);
     for (uint32_t j = 0; j < end; j += VW) {
-        vf p = v_exp(v_sub(v_load(scores + j), shift));
+        vf p = v_exp_down(v_sub(v_load(scores + j), shift));
         v_store(scores + j, p);
         sum = v_add(sum, p);
     }

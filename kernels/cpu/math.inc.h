@@ -10,20 +10,28 @@
 #define EXP_MIN (-87.3365448f) /* below: 0 */
 #define EXP_MAX 88.8f          /* 2^128 e^0.077: infinity, and n is still 128 */
 
-/* Cody and Waite's reduction, Cephes' polynomial. NaN gives NaN. */
-ALWAYS_INLINE vf v_exp(vf x) {
-    vf clamped = v_min(v_set1(EXP_MAX), v_max(v_set1(EXP_MIN - 1.0f), x));
-    vf n = v_rint(v_mul(clamped, v_set1(1.44269504088896341f)));
-    vf r = v_fma(n, v_set1(-0.693359375f), clamped);
-    r = v_fma(n, v_set1(2.12194440e-4f), r);
+/* Cody and Waite's reduction, Cephes' polynomial: e^x is the result times 2^*n. */
+ALWAYS_INLINE vf exp_parts(vf x, vf *n) {
+    *n = v_rint(v_mul(x, v_set1(1.44269504088896341f)));
+    vf r = v_fma(*n, v_set1(-0.693359375f), x);
+    r = v_fma(*n, v_set1(2.12194440e-4f), r);
     vf p = v_set1(1.9875691500E-4f);
     p = v_fma(p, r, v_set1(1.3981999507E-3f));
     p = v_fma(p, r, v_set1(8.3334519073E-3f));
     p = v_fma(p, r, v_set1(4.1665795894E-2f));
     p = v_fma(p, r, v_set1(1.6666665459E-1f));
     p = v_fma(p, r, v_set1(5.0000001201E-1f));
-    vf e = v_add(v_fma(p, v_mul(r, r), r), v_set1(1.0f));
+    return v_add(v_fma(p, v_mul(r, r), r), v_set1(1.0f));
+}
+/* NaN gives NaN. */
+ALWAYS_INLINE vf v_exp(vf x) {
+    vf n, e = exp_parts(v_min(v_set1(EXP_MAX), v_max(v_set1(EXP_MIN - 1.0f), x)), &n);
     return v_zero_below(v_scale2(e, n), x, EXP_MIN);
+}
+/* The same bits where x is not above 0, in fewer operations. */
+ALWAYS_INLINE vf v_exp_down(vf x) {
+    vf n, e = exp_parts(v_max(v_set1(EXP_MIN - 1.0f), x), &n);
+    return v_zero_below(v_scale1(e, n), x, EXP_MIN);
 }
 
 /* x / (1 + exp(-x)). */

@@ -66,6 +66,10 @@ static inline vf v_scale2(vf a, vf n) {
     vf y = _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(rest, bias), 23));
     return _mm256_mul_ps(_mm256_mul_ps(a, x), y);
 }
+static inline vf v_scale1(vf a, vf n) {
+    __m256i i = _mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127));
+    return _mm256_mul_ps(a, _mm256_castsi256_ps(_mm256_slli_epi32(i, 23)));
+}
 static inline vf v_zero_below(vf a, vf x, float limit) {
     return _mm256_and_ps(_mm256_cmp_ps(x, _mm256_set1_ps(limit), _CMP_NLT_UQ), a);
 }

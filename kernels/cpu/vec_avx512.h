@@ -61,6 +61,9 @@ static inline vf v_rint(vf a) {
 static inline vf v_scale2(vf a, vf n) {
     return _mm512_scalef_ps(a, n);
 }
+static inline vf v_scale1(vf a, vf n) {
+    return _mm512_scalef_ps(a, n);
+}
 static inline vf v_zero_below(vf a, vf x, float limit) {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(limit), _CMP_NLT_UQ), a);
 }

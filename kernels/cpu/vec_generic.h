@@ -10,6 +10,7 @@
  *   vi_load_u8, _u4       VW bytes, or numbers of four bits (the lower half of a byte first), as lanes
  *   v_fma(a, b, c)        a * b + c: fused where the set has it, else rounded twice (fixed for each set); v_fms: - c
  *   v_scale2(a, n)        a * 2^n for integral n in [-126, 128]
+ *   v_scale1(a, n)        the same for n in [-126, 127], faster; any number where n is -127
  *   v_zero_below(a, x, l) lane: x < l ? 0 : a (NaN x: a)
  *   v_hsum, v_hmax        over all lanes, halves first: the same tree always; v_hsum4: four vectors to four floats, the
  *                         same sums
@@ -83,6 +84,9 @@ static inline vf v_rint(vf a) {
 static inline vf v_scale2(vf a, vf n) {
     vs i = __builtin_convertvector(n, vs), half = i >> 1, rest = i - half;
     return a * (vf)((vi)(half + 127) << 23) * (vf)((vi)(rest + 127) << 23);
+}
+static inline vf v_scale1(vf a, vf n) {
+    return a * (vf)((vi)(__builtin_convertvector(n, vs) + 127) << 23);
 }
 static inline vf v_zero_below(vf a, vf x, float limit) {
     return (vf)((vi)a & ~(vi)(x < v_set1(limit)));

@@ -67,6 +67,10 @@ static inline vf v_scale2(vf a, vf n) {
     vf y = vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(rest, bias), 23));
     return vmulq_f32(vmulq_f32(a, x), y);
 }
+static inline vf v_scale1(vf a, vf n) {
+    int32x4_t i = vaddq_s32(vcvtnq_s32_f32(n), vdupq_n_s32(127));
+    return vmulq_f32(a, vreinterpretq_f32_s32(vshlq_n_s32(i, 23)));
+}
 static inline vf v_zero_below(vf a, vf x, float limit) {
     uint32x4_t below = vcltq_f32(x, vdupq_n_f32(limit));
     return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(a), below));
