@@ -18,12 +18,16 @@
  */
 enum {
     ATTENTION_DIM_MAX = 512,
-    UNIT_QUERIES = 32,
+    UNIT_QUERIES = VW == 8 ? 48 : 32,
     TILE_QUERIES = 256,  /* most of a unit in attention_tiles.inc.h */
     TILE_VALUES = 32768, /* ... and of their numbers; ATTENTION_DIM_MAX * TILE_QUERIES_LEAST */
     TILE_QUERIES_LEAST = 64,
-    QUERIES = VW == 16 ? 8 : 4, /* what the registers hold */
+    /* what the registers hold: 16 of 8 lanes hold 12 sums, two vectors and a factor */
+    QUERIES = VW == 16  ? 8
+              : VW == 8 ? 6
+                        : 4,
     QUERIES_NARROW = 4,
+    VALUES_CHUNK = VW == 8 ? 2 : 4, /* vectors of a row of V beside QUERIES_NARROW sums each */
     PARTIALS_MAX = 2048
 };
 
@@ -173,7 +177,7 @@ ALWAYS_INLINE void add_values(const enum storage_type type, const int count, flo
                               const void *v, uint32_t dim, uint32_t from, uint32_t to,
                               float *const *acc) {
     enum { CHUNK_MAX = 4 };
-    const int CHUNK = count > QUERIES_NARROW ? 2 : CHUNK_MAX;
+    const int CHUNK = count > QUERIES_NARROW ? 2 : count > 2 ? VALUES_CHUNK : CHUNK_MAX;
     uint32_t d = 0;
     for (; d + CHUNK * VW <= dim; d += CHUNK * VW) {
         vf sum[QUERIES][CHUNK_MAX];
@@ -237,6 +241,9 @@ typedef void (*add_values_fn)(float *const *p, const void *v, uint32_t dim, uint
 #if VW == 16
 #define ATTENTION_WIDE(name, type) ATTENTION_COUNT(8, name, type)
 #define WIDE_OF(name)              , [7] = name##_8
+#elif VW == 8
+#define ATTENTION_WIDE(name, type) ATTENTION_COUNT(6, name, type)
+#define WIDE_OF(name)              , [5] = name##_6
 #else
 #define ATTENTION_WIDE(name, type)
 #define WIDE_OF(name)
@@ -268,6 +275,11 @@ static const add_values_fn ADD_VALUES[STORAGE_TYPE_COUNT][QUERIES] = {
 /* How many of `count` queries the next call takes: all the registers hold, or up to four. */
 static int next_queries(int count) {
     return count == QUERIES ? QUERIES : MIN(count, QUERIES_NARROW);
+}
+/* How many of `count` queries the next tile takes: not one that leaves few behind. */
+static uint32_t next_tile(uint32_t count) {
+    return count > QUERIES && count <= 2 * QUERIES_NARROW ? (uint32_t)QUERIES_NARROW
+                                                          : MIN(count, (uint32_t)QUERIES);
 }
 
 static const void *k_of(const struct kv_view *kv, const void *layer, uint32_t g) {
@@ -430,12 +442,12 @@ static uint32_t last_of(const struct op_attention *a, uint32_t t) {
 /* The tile's queries that see something of the split at `start`; their heads go to heads[], rows to
  * rows[]. */
 static void pick_queries(const struct op_attention *a, const struct attention_unit *u,
-                         uint32_t first_query, uint32_t start, struct queries *qs,
+                         uint32_t first_query, uint32_t count, uint32_t start, struct queries *qs,
                          uint32_t *query_idx) {
     const struct kv_view *kv = a->kv;
     uint32_t group = a->heads / kv->kv_heads, stride = (a->heads + 2 * kv->kv_heads) * kv->head_dim;
     qs->count = 0;
-    for (uint32_t i = first_query; i < MIN(first_query + QUERIES, u->rows * group); i++) {
+    for (uint32_t i = first_query; i < first_query + count; i++) {
         uint32_t t = u->row + i / group, head = u->g * group + i % group,
                  position = a->batch->positions[t];
         uint32_t lo = MAX(attention_first(a, position), start),
@@ -470,11 +482,12 @@ static void attend_queries(const struct op_attention *a, const struct attention_
         ((struct partial *)totals[i - first_query])->sum = -1; /* nothing yet */
     for (uint32_t start = first / ATTENTION_SPLIT * ATTENTION_SPLIT; start <= last;
          start += ATTENTION_SPLIT)
-        for (uint32_t tile = first_query; tile < end; tile += QUERIES) {
+        for (uint32_t tile = first_query, n; tile < end; tile += n) {
             struct queries qs;
             struct partial *split[QUERIES], *total[QUERIES];
             uint32_t idx[QUERIES];
-            pick_queries(a, u, tile, start, &qs, idx);
+            n = next_tile(end - tile);
+            pick_queries(a, u, tile, n, start, &qs, idx);
             if (qs.count == 0)
                 continue;
             for (int i = 0; i < qs.count; i++) {
@@ -559,11 +572,12 @@ static void attend_split_unit(void *ctx, size_t unit_idx, int thread_idx) {
         return;
     }
 #endif
-    for (uint32_t first = 0; first < u.rows * group; first += QUERIES) {
+    for (uint32_t first = 0, n; first < u.rows * group; first += n) {
         struct queries qs;
         struct partial *partials[QUERIES];
         uint32_t idx[QUERIES];
-        pick_queries(a, &u, first, split * ATTENTION_SPLIT, &qs, idx);
+        n = next_tile(u.rows * group - first);
+        pick_queries(a, &u, first, n, split * ATTENTION_SPLIT, &qs, idx);
         for (int i = 0; i < qs.count; i++)
             partials[i] =
                 partial_at(task, u.row + idx[i] / group, u.g * group + idx[i] % group, split);
