@@ -11,7 +11,7 @@
 #define EXP_MAX 88.8f          /* 2^128 e^0.077: infinity, and n is still 128 */
 
 /* Cody and Waite's reduction, Cephes' polynomial: e^x is the result times 2^*n. */
-ALWAYS_INLINE vf exp_parts(vf x, vf *n) {
+ALWAYS_INLINE vf exp_reduced(vf x, vf *n) {
     *n = v_rint(v_mul(x, v_set1(1.44269504088896341f)));
     vf r = v_fma(*n, v_set1(-0.693359375f), x);
     r = v_fma(*n, v_set1(2.12194440e-4f), r);
@@ -25,12 +25,12 @@ ALWAYS_INLINE vf exp_parts(vf x, vf *n) {
 }
 /* NaN gives NaN. */
 ALWAYS_INLINE vf v_exp(vf x) {
-    vf n, e = exp_parts(v_min(v_set1(EXP_MAX), v_max(v_set1(EXP_MIN - 1.0f), x)), &n);
+    vf n, e = exp_reduced(v_min(v_set1(EXP_MAX), v_max(v_set1(EXP_MIN - 1.0f), x)), &n);
     return v_zero_below(v_scale2(e, n), x, EXP_MIN);
 }
 /* The same bits where x is not above 0, in fewer operations. */
 ALWAYS_INLINE vf v_exp_down(vf x) {
-    vf n, e = exp_parts(v_max(v_set1(EXP_MIN - 1.0f), x), &n);
+    vf n, e = exp_reduced(v_max(v_set1(EXP_MIN - 1.0f), x), &n);
     return v_zero_below(v_scale1(e, n), x, EXP_MIN);
 }
 
