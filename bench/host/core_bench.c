@@ -231,6 +231,7 @@ static void bench_prefix(uint32_t block_tokens, double goal_us) {
     static double times[ROUNDS];
     struct hash_key key;
     struct block_pool pool;
+    struct block_user nobody = {0};
     hash_key_init(&key, "bench", 5);
     block_pool_init(&pool, 1 << 16);
     struct chain_scope scope = {.block_tokens = block_tokens};
@@ -240,10 +241,10 @@ static void bench_prefix(uint32_t block_tokens, double goal_us) {
     struct u128 hash = root;
     for (uint32_t i = 0; i < TOKENS / block_tokens; i++) {
         hash = chain_next(&key, hash, tokens + i * block_tokens, block_tokens, CHAIN_CLASS_FREE);
-        uint32_t id = block_pool_take(&pool);
+        uint32_t id = block_pool_take(&pool, nobody);
         if (!block_pool_seal(&pool, id, hash))
             abort();
-        block_pool_unref(&pool, id);
+        block_pool_unref(&pool, id, nobody);
     }
     uint64_t found = 0;
     for (int r = 0; r < ROUNDS; r++) {

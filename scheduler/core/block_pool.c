@@ -19,31 +19,55 @@ static void table_remove(struct block_pool *pool, uint32_t id) {
     *at = pool->blocks[id].bucket_next;
 }
 
-/* Inserts behind `after`; BLOCK_NONE: at the head. */
-static void free_insert(struct block_pool *pool, uint32_t id, uint32_t after) {
+static struct block_list *list_of(struct block_pool *pool, const struct block *block) {
+    return u128_is_zero(block->hash) ? &pool->blank : &pool->cached[block->holder];
+}
+
+/* Something has been put at the head of a holder's list, or taken from it. */
+static void note_head(struct block_pool *pool, uint32_t holder) {
+    uint32_t head = pool->cached[holder].head;
+    uint64_t bit = UINT64_C(1) << holder;
+    pool->cached_bits = head == BLOCK_NONE ? pool->cached_bits & ~bit : pool->cached_bits | bit;
+    pool->oldest_ms[holder] = head == BLOCK_NONE ? 0 : pool->blocks[head].released_ms;
+}
+
+/* Behind all others of its list. */
+static void free_insert(struct block_pool *pool, uint32_t id) {
     struct block *block = &pool->blocks[id];
-    block->prev = after;
-    block->next = after == BLOCK_NONE ? pool->head : pool->blocks[after].next;
-    *(block->prev == BLOCK_NONE ? &pool->head : &pool->blocks[block->prev].next) = id;
-    *(block->next == BLOCK_NONE ? &pool->tail : &pool->blocks[block->next].prev) = id;
+    struct block_list *list = list_of(pool, block);
+    block->prev = list->tail;
+    block->next = BLOCK_NONE;
+    *(list->tail == BLOCK_NONE ? &list->head : &pool->blocks[list->tail].next) = id;
+    list->tail = id;
     pool->free_count++;
-    if (u128_is_zero(block->hash)) {
-        if (pool->last_blank == after)
-            pool->last_blank = id;
-    } else {
-        pool->cached_count++;
-    }
+    if (u128_is_zero(block->hash))
+        return;
+    pool->cached_count++;
+    if (list->head == id)
+        note_head(pool, block->holder);
 }
 
 static void free_remove(struct block_pool *pool, uint32_t id) {
     struct block *block = &pool->blocks[id];
-    *(block->prev == BLOCK_NONE ? &pool->head : &pool->blocks[block->prev].next) = block->next;
-    *(block->next == BLOCK_NONE ? &pool->tail : &pool->blocks[block->next].prev) = block->prev;
+    struct block_list *list = list_of(pool, block);
+    bool first = list->head == id;
+    *(first ? &list->head : &pool->blocks[block->prev].next) = block->next;
+    *(block->next == BLOCK_NONE ? &list->tail : &pool->blocks[block->next].prev) = block->prev;
     pool->free_count--;
-    if (pool->last_blank == id)
-        pool->last_blank = block->prev;
-    if (!u128_is_zero(block->hash))
-        pool->cached_count--;
+    if (u128_is_zero(block->hash))
+        return;
+    pool->cached_count--;
+    if (first)
+        note_head(pool, block->holder);
+}
+
+static void hold(struct block_pool *pool, struct block *block, uint32_t holder) {
+    block->holder = holder;
+    pool->held[holder]++;
+}
+
+uint32_t block_holder(const struct hash_key *key, struct u128 tenant) {
+    return 1 + (uint32_t)(hash128_keyed(key, &tenant, sizeof tenant).lo % (BLOCK_HOLDERS - 1));
 }
 
 void block_pool_init(struct block_pool *pool, uint32_t block_count) {
@@ -64,17 +88,41 @@ void block_pool_release(struct block_pool *pool) {
 }
 
 void block_pool_reset(struct block_pool *pool) {
-    pool->head = pool->tail = pool->last_blank = BLOCK_NONE;
     pool->free_count = pool->cached_count = 0;
+    pool->cached_bits = 0;
+    pool->blank = (struct block_list){BLOCK_NONE, BLOCK_NONE};
+    for (uint32_t i = 0; i < BLOCK_HOLDERS; i++)
+        pool->cached[i] = pool->blank;
+    memset(pool->held, 0, sizeof pool->held);
     memset(pool->buckets, 0xff, ((size_t)pool->bucket_mask + 1) * sizeof *pool->buckets);
     for (uint32_t id = 0; id < pool->block_count; id++) {
         pool->blocks[id] = (struct block){.bucket_next = BLOCK_NONE};
-        free_insert(pool, id, pool->tail);
+        free_insert(pool, id);
     }
 }
 
-uint32_t block_pool_take(struct block_pool *pool) {
-    uint32_t id = pool->head;
+/* Of the holders with a cached block the one that loses its oldest. */
+static uint32_t holder_that_yields(const struct block_pool *pool, int64_t now_ms) {
+    uint32_t oldest = (uint32_t)__builtin_ctzll(pool->cached_bits), most = oldest;
+    for (uint64_t bits = pool->cached_bits & (pool->cached_bits - 1); bits; bits &= bits - 1) {
+        uint32_t holder = (uint32_t)__builtin_ctzll(bits);
+        if (pool->oldest_ms[holder] < pool->oldest_ms[oldest])
+            oldest = holder;
+        if (pool->held[holder] > pool->held[most])
+            most = holder;
+    }
+    return now_ms - pool->oldest_ms[oldest] >= BLOCK_KEPT_MS ? oldest : most;
+}
+
+static uint32_t first_free(const struct block_pool *pool, int64_t now_ms) {
+    if (pool->blank.head != BLOCK_NONE || !pool->cached_bits)
+        return pool->blank.head;
+    return pool->cached[holder_that_yields(pool, now_ms)].head;
+}
+
+uint32_t block_pool_take(struct block_pool *pool, struct block_user by) {
+    CHECK(by.holder < BLOCK_HOLDERS);
+    uint32_t id = first_free(pool, by.now_ms);
     if (id == BLOCK_NONE)
         return BLOCK_NONE;
     free_remove(pool, id);
@@ -82,8 +130,10 @@ uint32_t block_pool_take(struct block_pool *pool) {
     if (!u128_is_zero(block->hash)) {
         table_remove(pool, id);
         block->hash = (struct u128){0};
+        pool->held[block->holder]--;
         pool->eviction_count++;
     }
+    hold(pool, block, by.holder);
     block->refs = 1;
     return id;
 }
@@ -102,11 +152,16 @@ void block_pool_ref(struct block_pool *pool, uint32_t id) {
     pool->blocks[id].refs++;
 }
 
-void block_pool_unref(struct block_pool *pool, uint32_t id) {
-    CHECK(id < pool->block_count && pool->blocks[id].refs > 0);
-    if (--pool->blocks[id].refs > 0)
+void block_pool_unref(struct block_pool *pool, uint32_t id, struct block_user by) {
+    CHECK(id < pool->block_count && pool->blocks[id].refs > 0 && by.holder < BLOCK_HOLDERS);
+    struct block *block = &pool->blocks[id];
+    if (--block->refs > 0)
         return;
-    free_insert(pool, id, u128_is_zero(pool->blocks[id].hash) ? pool->last_blank : pool->tail);
+    pool->held[block->holder]--;
+    if (!u128_is_zero(block->hash))
+        hold(pool, block, by.holder);
+    block->released_ms = by.now_ms;
+    free_insert(pool, id);
 }
 
 bool block_pool_seal(struct block_pool *pool, uint32_t id, struct u128 hash) {
@@ -128,29 +183,43 @@ bool block_pool_adopt(struct block_pool *pool, uint32_t id, struct u128 hash) {
         return false;
     free_remove(pool, id);
     block->hash = hash;
+    block->released_ms = INT64_MIN / 2;
+    hold(pool, block, 0);
     table_add(pool, id);
-    free_insert(pool, id, pool->tail);
+    free_insert(pool, id);
     return true;
 }
 
-static uint32_t check_free_list(const struct block_pool *pool) {
-    uint32_t length = 0, cached = 0, prev = BLOCK_NONE, last_blank = BLOCK_NONE;
-    for (uint32_t id = pool->head; id != BLOCK_NONE; prev = id, id = pool->blocks[id].next) {
+/* How many are on this list, all of which are blank, or cached and held by this one. */
+static uint32_t check_list(const struct block_pool *pool, const struct block_list *list, bool blank,
+                           uint32_t holder) {
+    uint32_t length = 0, prev = BLOCK_NONE;
+    for (uint32_t id = list->head; id != BLOCK_NONE; prev = id, id = pool->blocks[id].next) {
         const struct block *block = &pool->blocks[id];
         CHECK(block->refs == 0 && block->prev == prev && ++length <= pool->block_count);
-        if (u128_is_zero(block->hash)) {
-            CHECK(cached == 0);
-            last_blank = id;
-        } else {
-            cached++;
-        }
+        CHECK(u128_is_zero(block->hash) == blank && (blank || block->holder == holder));
     }
-    CHECK(pool->tail == prev && pool->last_blank == last_blank && pool->cached_count == cached);
+    CHECK(list->tail == prev);
     return length;
 }
 
+static void check_holders(const struct block_pool *pool) {
+    uint32_t cached = 0, held[BLOCK_HOLDERS] = {0};
+    for (uint32_t i = 0; i < BLOCK_HOLDERS; i++) {
+        uint32_t length = check_list(pool, &pool->cached[i], false, i);
+        CHECK((pool->cached_bits >> i & 1) == (length > 0));
+        CHECK(!length || pool->oldest_ms[i] == pool->blocks[pool->cached[i].head].released_ms);
+        cached += length;
+    }
+    for (uint32_t id = 0; id < pool->block_count; id++)
+        if (pool->blocks[id].refs || !u128_is_zero(pool->blocks[id].hash))
+            held[pool->blocks[id].holder]++;
+    CHECK(pool->cached_count == cached && !memcmp(held, pool->held, sizeof held));
+}
+
 void block_pool_check(const struct block_pool *pool) {
-    CHECK(pool->free_count == check_free_list(pool));
+    CHECK(pool->free_count == pool->cached_count + check_list(pool, &pool->blank, true, 0));
+    check_holders(pool);
     uint32_t unreferenced = 0;
     for (uint32_t id = 0; id < pool->block_count; id++) {
         const struct block *block = &pool->blocks[id];

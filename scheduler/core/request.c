@@ -228,6 +228,7 @@ struct request *request_new(struct sched *s, struct gateway *gateway,
                          .unbound_until = NEVER,
                          .own_bytes = bytes,
                          .sequence_count = (uint32_t)count};
+    request->block_holder = block_holder(&s->config.cache_key, request->share_id);
     keep_all(request, submit, (uint8_t *)request + head);
     for (size_t i = 0; i < count; i++)
         sequence_init(s, &request->sequences[i], request,

@@ -42,6 +42,7 @@ struct request {
     uint64_t token_end;      /* above all its output tokens: a replica's logits must be as wide */
     struct u128 tenant_id;   /* whose prefixes, bounds and streams */
     struct u128 share_id;    /* whose turns, slots, parts of steps and places: tenant's id */
+    uint32_t block_holder;   /* who that is among those that hold blocks (block_pool.h) */
     struct u128 bundle;      /* that the prompt was encoded with; zero: not told */
     struct tokens prompt;
     struct wire_sampling sampling;

@@ -4,15 +4,20 @@
 #include "scheduler/core/place.h"
 #include "scheduler/core/snapshot.h"
 
-static bool cover_group(struct sched *s, struct replica *r, struct block_table *table,
-                        uint32_t group, uint32_t upto) {
+struct block_user seq_block_user(const struct sched *s, const struct sequence *q) {
+    return (struct block_user){q->request->block_holder, s->now};
+}
+
+static bool cover_group(struct sched *s, struct sequence *q, struct replica *r, uint32_t group,
+                        uint32_t upto) {
+    struct block_table *table = &q->tables[group];
     uint32_t block_tokens = r->groups[group].block_tokens;
     uint32_t need = (upto + block_tokens - 1) / block_tokens;
     if (table->count >= need)
         return true;
     word_pool_reserve(&s->word_pool, &table->ids, table->count, need);
     while (table->count < need) {
-        uint32_t block = block_pool_take(&r->pools[group]);
+        uint32_t block = block_pool_take(&r->pools[group], seq_block_user(s, q));
         if (block == BLOCK_NONE)
             return false;
         table->ids.items[table->count++] = block;
@@ -33,24 +38,24 @@ uint32_t seq_begin_blocks(struct sched *s, struct sequence *q, struct replica *r
     snapshot_hold(q, r);
     for (uint32_t group = 0; group < r->group_count; group++)
         if (r->groups[group].kind != WIRE_GROUP_WINDOW)
-            CHECK(cover_group(s, r, &q->tables[group], group, q->token_count));
+            CHECK(cover_group(s, q, r, group, q->token_count));
     return r->caching ? hit_count * r->groups[0].block_tokens : 0;
 }
 
 bool seq_cover(struct sched *s, struct sequence *q, uint32_t upto) {
     for (uint32_t group = 0; group < q->replica->group_count; group++)
-        if (!cover_group(s, q->replica, &q->tables[group], group, upto))
+        if (!cover_group(s, q, q->replica, group, upto))
             return false;
     return true;
 }
 
-static void drop_behind_window(struct sequence *q, uint32_t group) {
+static void drop_behind_window(struct sched *s, struct sequence *q, uint32_t group) {
     struct replica *r = q->replica;
     struct block_table *table = &q->tables[group];
     uint32_t window = r->groups[group].window_tokens, block_tokens = r->groups[group].block_tokens;
     while (q->computed_lo > window &&
            (table->first + 1) * block_tokens <= q->computed_lo - window) {
-        block_pool_unref(&r->pools[group], table->ids.items[table->first]);
+        block_pool_unref(&r->pools[group], table->ids.items[table->first], seq_block_user(s, q));
         table->ids.items[table->first++] = BLOCK_NONE;
     }
 }
@@ -59,7 +64,7 @@ void seq_seal(struct sched *s, struct sequence *q) {
     struct replica *r = q->replica;
     for (uint32_t group = 0; group < r->group_count; group++)
         if (r->groups[group].kind == WIRE_GROUP_WINDOW)
-            drop_behind_window(q, group);
+            drop_behind_window(s, q, group);
     uint32_t block_tokens = r->groups[0].block_tokens;
     if (!r->caching || (q->sealed_count + 1) * block_tokens > q->computed_lo)
         return;
@@ -86,11 +91,11 @@ bool seq_shares_prompt(const struct sequence *q) {
 
 /* Last block first, so that the start of a prompt stays cached longest. */
 void seq_release_blocks(struct sched *s, struct sequence *q) {
-    snapshot_let_go(q);
+    snapshot_let_go(s, q);
     for (uint32_t group = 0; group < q->replica->group_count; group++) {
         struct block_table *table = &q->tables[group];
         for (uint32_t i = table->count; i-- > table->first;)
-            block_pool_unref(&q->replica->pools[group], table->ids.items[i]);
+            block_pool_unref(&q->replica->pools[group], table->ids.items[i], seq_block_user(s, q));
         word_pool_put_back(&s->word_pool, &table->ids);
         *table = (struct block_table){0};
     }

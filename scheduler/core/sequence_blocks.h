@@ -14,6 +14,8 @@
 
 #include "scheduler/core/replica.h"
 
+/* Who takes and gives back blocks for it. */
+struct block_user seq_block_user(const struct sched *s, const struct sequence *q);
 /* A sequence placed on r begins with the prefix that prefix_find has left there, and gets blocks
  * for all its known tokens. r has room (place.h). Returns the positions that need not be
  * computed. */

@@ -1,6 +1,7 @@
 #include "scheduler/core/snapshot.h"
 #include "scheduler/core/core.h"
 #include "scheduler/core/place.h"
+#include "scheduler/core/sequence_blocks.h"
 
 static uint32_t position_of(const struct sequence *q) {
     uint32_t block_tokens = q->replica->groups[0].block_tokens;
@@ -30,9 +31,9 @@ void snapshot_hold(struct sequence *q, struct replica *r) {
     q->snapshot = r->hit_snapshot;
 }
 
-void snapshot_let_go(struct sequence *q) {
+void snapshot_let_go(struct sched *s, struct sequence *q) {
     if (q->snapshot != BLOCK_NONE)
-        block_pool_unref(&q->replica->snapshots, q->snapshot);
+        block_pool_unref(&q->replica->snapshots, q->snapshot, seq_block_user(s, q));
     q->snapshot = BLOCK_NONE;
 }
 
@@ -55,7 +56,7 @@ uint32_t snapshot_take(struct sched *s, struct sequence *q) {
         return BLOCK_NONE;
     if (block_pool_find(&r->snapshots, hash_of(s, q)) != BLOCK_NONE)
         return BLOCK_NONE;
-    uint32_t snapshot = block_pool_take(&r->snapshots);
+    uint32_t snapshot = block_pool_take(&r->snapshots, seq_block_user(s, q));
     if (snapshot != BLOCK_NONE)
         add_op(&s->plan_build, WIRE_OP_SNAPSHOT, q->slot, snapshot);
     return snapshot;
@@ -64,7 +65,7 @@ uint32_t snapshot_take(struct sched *s, struct sequence *q) {
 void snapshot_restore(struct sched *s, struct sequence *q) {
     if (q->snapshot != BLOCK_NONE)
         add_op(&s->plan_build, WIRE_OP_RESTORE, q->snapshot, q->slot);
-    snapshot_let_go(q);
+    snapshot_let_go(s, q);
 }
 
 void snapshot_finish_ops(struct sched *s, const struct flight_row *row, bool good) {
@@ -73,5 +74,5 @@ void snapshot_finish_ops(struct sched *s, const struct flight_row *row, bool goo
     struct block_pool *pool = &row->sequence->replica->snapshots;
     bool sealed = good && block_pool_seal(pool, row->snapshot, hash_of(s, row->sequence));
     s->counts.snapshots += sealed; /* not sealed: it failed, or another one was quicker */
-    block_pool_unref(pool, row->snapshot);
+    block_pool_unref(pool, row->snapshot, seq_block_user(s, row->sequence));
 }

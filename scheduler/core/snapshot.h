@@ -8,8 +8,8 @@
  * the row's result is in. A sequence that is placed on cached blocks takes those up to the last one
  * with a snapshot, and its admission comes with RESTORE.
  *
- * The pool is a block_pool: sealed ones are found by hash and the least recently used are taken
- * first. A reference is held from placement until the plan of the admission is sent, and from a
+ * The pool is a block_pool: sealed ones are found by hash, and taken as blocks are
+ * (block_pool.h). A reference is held from placement until the plan of the admission is sent, and from a
  * SNAPSHOT's plan until its result: in between nobody may overwrite it. After that a worker's order
  * of plans keeps readers before writers.
  */
@@ -23,7 +23,7 @@ void snapshot_trim_hits(struct replica *r, const struct request *request);
 /* Placed on r with r->hits: it keeps the snapshot that it will be restored from. */
 void snapshot_hold(struct sequence *q, struct replica *r);
 /* Gives that up, if it has one. */
-void snapshot_let_go(struct sequence *q);
+void snapshot_let_go(struct sched *s, struct sequence *q);
 /* Positions until one is to be taken: a chunk ends there. UINT32_MAX: none. */
 uint32_t snapshot_room(const struct sequence *q);
 /* Before a row: takes one if it is due, as an operation of the plan under construction. BLOCK_NONE:

@@ -171,3 +171,27 @@ TEST(share_that_is_not_told_is_the_tenants) {
     stage_finish(stage);
     stage_free(stage);
 }
+
+static void ask_once(struct stage *stage, uint32_t idx, uint64_t address, uint32_t prompt) {
+    struct wire_submit submit = stage_submit(stage, idx, 800, 2, prompt);
+    submit.tenant = (struct u128){address, 9};
+    stage_send(stage, &submit);
+    stage_finish(stage);
+}
+
+/* 256 blocks; two prompts of 50 each come again behind 20 others of another tenant, as many as fill
+ * them four times. */
+TEST(share_of_cached_prefixes_outlives_a_flood) {
+    struct stage *stage = one_worker(4, 1000);
+    uint32_t idx = 0;
+    for (uint32_t prompt = 0; prompt < 2; prompt++)
+        ask_once(stage, idx++, 1, prompt);
+    for (uint32_t prompt = 0; prompt < 20; prompt++)
+        ask_once(stage, idx++, 2, 100 + prompt);
+    for (uint32_t prompt = 0; prompt < 2; prompt++) {
+        ask_once(stage, idx, 1, prompt);
+        EXPECT_EQ(stage->requests[idx++].choices[0].cached, 784);
+    }
+    sched_check(stage->s);
+    stage_free(stage);
+}
