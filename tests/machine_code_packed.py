@@ -29,6 +29,8 @@ BUDGETS = {
 }
 # Of a thread that copies, for a stage: without sums of x and with them; for each copy of x, for each bulk copy.
 BUDGET_STAGE, BUDGET_SUMS, BUDGET_COPY, BUDGET_BULK = 110, 280, 11, 25
+# Of one that norms x on its way, for each of a stage's tiles: fp8, int8, Q8_0 of up to eight rows.
+NORMS, BUDGET_NORMED = (4, 6, 14), 56
 
 
 def kernels(text):
@@ -67,6 +69,14 @@ def judge(key, code):
         wrong.append("no loop with bulk copies (UBLKCP)")
     elif len(bring) > budget:
         wrong.append(f"{len(bring)} instructions to bring a stage, of {budget}")
+    if kind in NORMS and rows <= machine_code.NORMED_ROWS:
+        body = machine_code.normed(code)
+        if not (tiles := count(body, "UBLKCP") * TILES):
+            wrong.append("no loop that norms x")
+        elif len(body) > BUDGET_NORMED * tiles:
+            wrong.append(f"{len(body)} instructions to norm {tiles} x 64 k of x, of {BUDGET_NORMED} each")
+        elif count(body, "LDG") < 2 * tiles:  # each thread has half of the tiles
+            wrong.append("x and weights of a norm do not come in loads of 16 bytes")
     return [f"{name}, {rows} rows, {groups} warpgroups: {text}" for text in wrong]
 
 
@@ -76,8 +86,12 @@ def slots(found, kind):
     for (act, *this, rows, groups), code in found.items():
         if act == 3 and tuple(this) == kind:
             tile, stage, bring = measure(code)
-            out[(rows, groups)] = round(groups * (len(tile) + (len(stage) - len(tile)) / TILES) + len(bring) / TILES)
-    return dict(sorted(out.items()))
+            alone = groups * (len(tile) + (len(stage) - len(tile)) / TILES)
+            out[(rows, groups)] = round(alone + len(bring) / TILES)
+            if kind[0] in NORMS and rows <= machine_code.NORMED_ROWS:
+                body = machine_code.normed(code)
+                out["normed"] = round(alone + len(body) / count(body, "UBLKCP") / TILES)
+    return dict(sorted(out.items(), key=str))
 
 
 def main():

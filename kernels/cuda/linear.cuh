@@ -58,6 +58,8 @@ void linear_hopper(struct stream *s, const struct product &p, uint32_t class_row
  * each other, each packed_alike the first. p.features: of all; p.w: none. As linear_hopper. */
 void linear_packed(struct stream *s, const struct product &p, uint32_t class_rows,
                    const struct matrix_segment *segments, uint32_t count, enum storage_type type);
+/* Whether weights of this type, in units, are those of products that make a norm (op_linear.norm). */
+bool packed_folds_norm(enum storage_type type);
 bool packed_alike(const struct matrix_segment &a, const struct matrix_segment &b, uint32_t cols);
 
 /* The halves of a gated matrix, each as a segment of its own. */

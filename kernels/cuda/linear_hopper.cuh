@@ -84,9 +84,10 @@ static __device__ __forceinline__ hopper_ring ring_of(unsigned char *area) {
 
 /* ---- x that is normed on its way in ---- */
 
-/* Of a warp of those that copy: the factor of the norm of each lane's row, eight lanes a row. */
-static __device__ __forceinline__ float norm_scale_of_lane(const struct product &p, uint32_t t0) {
-    const uint32_t groups = p.cols / NORM_GROUP, first = t0 + threadIdx.x / 32 * 4;
+/* Of a warp: the factor of the norm of each lane's row, eight lanes a row, of four rows from `first` on. */
+static __device__ __forceinline__ float norm_scale_of_lane(const struct product &p,
+                                                           uint32_t first) {
+    const uint32_t groups = p.cols / NORM_GROUP;
     float total = 0;
 #pragma unroll
     for (uint32_t r = 0; r < 4; r++) {
@@ -122,7 +123,7 @@ static __device__ __forceinline__ void bring_normed(const struct product &p, uin
 #pragma unroll
     for (uint32_t u = 0; u < AHEAD; u++)
         bring(u, u);
-    const float scale = norm_scale_of_lane(p, t0);
+    const float scale = norm_scale_of_lane(p, t0 + threadIdx.x / 32 * 4);
     for (uint32_t next = 0; next < tiles; next += AHEAD)
 #pragma unroll
         for (uint32_t u = 0; u < AHEAD; u++) {
@@ -139,6 +140,58 @@ static __device__ __forceinline__ void bring_normed(const struct product &p, uin
                 values<A>::set8(to + place, v);
             bring(tile + AHEAD, u);
             end(tile);
+        }
+}
+
+/* The same where a stage has TILES tiles of 64 k: half of the threads have the even ones, the others the
+ * odd ones, so that no warp has more to norm than another. begin(c), end(c): of a stage. */
+template <int A, uint32_t TILES, class Begin, class End>
+static __device__ __forceinline__ void bring_normed_stages(const struct product &p, uint32_t first,
+                                                           uint32_t tiles, uint32_t t0, Begin begin,
+                                                           End end) {
+    enum : uint32_t { AHEAD = 2, SHARERS = PRODUCERS / (NORMED_ROWS * 8), EACH = TILES / SHARERS };
+    static_assert(SHARERS * EACH == TILES, "threads have as many tiles each");
+    const uint32_t row = threadIdx.x / 8 % NORMED_ROWS, chunk = threadIdx.x % 8,
+                   turn = threadIdx.x / (NORMED_ROWS * 8), place = swizzled_chunk(row, chunk),
+                   stages = (tiles + TILES - 1) / TILES;
+    const bool there = t0 + row < p.rows;
+    const size_t from = (size_t)(first + turn) * TILE + chunk * 8;
+    const float *x = (const float *)p.x + (size_t)(t0 + row) * p.cols + from,
+                *weight = p.norm.weight + from;
+    float ahead[AHEAD][EACH][8] = {}, weights[AHEAD][EACH][8] = {};
+    auto bring = [&](uint32_t stage, uint32_t u) {
+#pragma unroll
+        for (uint32_t i = 0; i < EACH; i++) {
+            const uint32_t tile = stage * TILES + i * SHARERS;
+            if (tile + turn >= tiles || !there)
+                continue;
+            values<STORAGE_F32>::get8(x + tile * TILE, ahead[u][i]);
+            values<STORAGE_F32>::get8(weight + tile * TILE, weights[u][i]);
+        }
+    };
+#pragma unroll
+    for (uint32_t u = 0; u < AHEAD; u++)
+        bring(u, u);
+    const float scale = norm_scale_of_lane(p, t0 + threadIdx.x / 32 * 4 % NORMED_ROWS);
+    for (uint32_t next = 0; next < stages; next += AHEAD)
+#pragma unroll
+        for (uint32_t u = 0; u < AHEAD; u++) {
+            const uint32_t stage = next + u;
+            if (stage >= stages)
+                break;
+            uint16_t *to = begin(stage) + turn * NORMED_ROWS * TILE + place;
+#pragma unroll
+            for (uint32_t i = 0; i < EACH; i++) {
+                float v[8] = {};
+                if (there)
+#pragma unroll
+                    for (int j = 0; j < 8; j++)
+                        v[j] = normed_value(ahead[u][i][j], scale,
+                                            weights[u][i][j] + p.norm.weight_offset);
+                values<A>::set8(to + i * SHARERS * NORMED_ROWS * TILE, v);
+            }
+            bring(stage + AHEAD, u);
+            end(stage);
         }
 }
 

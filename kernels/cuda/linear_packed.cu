@@ -156,8 +156,13 @@ bring_weights(const struct packed_product &q, const packed_bases<W, STAGE::FEATU
     }
 }
 
-/* The warpgroup that copies: thread 0 the weights, all of them x. */
-template <int A, int W, int TOKENS, class STAGE>
+/* Whether a product norms x on its way, or adds to the residual: not the types that wait for instructions. */
+template <int W, int TOKENS> struct packed_norms {
+    enum : bool { CAN = TOKENS == NORMED_ROWS && packed<W>::BITS == 8 };
+};
+
+/* The warpgroup that copies: thread 0 the weights, all of them x. NORMED: x is the residual. */
+template <int A, int W, int TOKENS, class STAGE, bool NORMED>
 static __device__ __forceinline__ void bring(const struct packed_product &q,
                                              const hopper_ring &ring, const hopper_cluster &cluster,
                                              uint32_t first, uint32_t groups, uint32_t t0) {
@@ -196,45 +201,62 @@ static __device__ __forceinline__ void bring(const struct packed_product &q,
     dependents_launch();
 
     /* 2. x of stage c; that of LAG stages ago has come */
-    for (uint32_t c = 0; c < stages + LAG; c++) {
-        if (c < stages) {
-            if (c >= STAGES) {
-                mbarrier_wait(ring.empty + c % STAGES, (c / STAGES - 1) & 1);
-                if (threadIdx.x == 0)
-                    weights(c);
-            }
-            uint16_t *to = (uint16_t *)at(c) + place;
-            if (TOKENS >= (int)LINES || row < TOKENS)
+    if constexpr (NORMED) {
+        bring_normed_stages<A, TILES>(
+            p, before * TILES, min(stages * TILES, tiles - before * TILES), t0,
+            [&](uint32_t c) {
+                if (c >= STAGES) {
+                    mbarrier_wait(ring.empty + c % STAGES, (c / STAGES - 1) & 1);
+                    if (threadIdx.x == 0)
+                        weights(c);
+                }
+                return (uint16_t *)at(c);
+            },
+            [&](uint32_t c) {
+                fence_async();
+                mbarrier_arrive(ring.full + c % STAGES);
+            });
+    } else {
+        for (uint32_t c = 0; c < stages + LAG; c++) {
+            if (c < stages) {
+                if (c >= STAGES) {
+                    mbarrier_wait(ring.empty + c % STAGES, (c / STAGES - 1) & 1);
+                    if (threadIdx.x == 0)
+                        weights(c);
+                }
+                uint16_t *to = (uint16_t *)at(c) + place;
+                if (TOKENS >= (int)LINES || row < TOKENS)
 #pragma unroll
-                for (uint32_t i = 0; i < TILES; i++)
-                    if (c * TILES + i < tiles)
+                    for (uint32_t i = 0; i < TILES; i++)
+                        if (c * TILES + i < tiles)
 #pragma unroll
-                        for (uint32_t j = 0; j < COPIES; j++)
-                            if (COPIES == 1 || j < copies)
-                                cp_async_16(to + i * TOKENS * TILE + j * LINES * TILE,
-                                            x + i * TILE + j * lines, j * LINES < rows_left);
-            x += TILES * TILE;
-        }
-        cp_async_commit();
-        if (c >= LAG) {
-            cp_async_wait<LAG>();
-            if (packed<W>::MINIMUM) {
-                __syncwarp(); /* of a piece's four chunks each has been copied by its own lane */
-                sum_pieces<A, STAGE, TOKENS>(at(c - LAG), tiles_of(c - LAG));
+                            for (uint32_t j = 0; j < COPIES; j++)
+                                if (COPIES == 1 || j < copies)
+                                    cp_async_16(to + i * TOKENS * TILE + j * LINES * TILE,
+                                                x + i * TILE + j * lines, j * LINES < rows_left);
+                x += TILES * TILE;
             }
-            fence_async();
-            if (STAGE::CLUSTERS && cluster.size > 1) { /* tile, pass of this warp: by a lane */
-                const uint32_t lane = threadIdx.x % 32;
-                __syncwarp();
-                if (lane < tiles_of(c - LAG) * GIVEN)
-                    cluster.give_rows(at(c - LAG) + lane / GIVEN * STAGE::X_TILE +
-                                          (row - lane / 8 + lane % GIVEN * LINES) * (TILE * 2),
-                                      ring.full + (c - LAG) % STAGES);
+            cp_async_commit();
+            if (c >= LAG) {
+                cp_async_wait<LAG>();
+                if (packed<W>::MINIMUM) {
+                    __syncwarp(); /* of a piece's four chunks each has been copied by its own lane */
+                    sum_pieces<A, STAGE, TOKENS>(at(c - LAG), tiles_of(c - LAG));
+                }
+                fence_async();
+                if (STAGE::CLUSTERS && cluster.size > 1) { /* tile, pass of this warp: by a lane */
+                    const uint32_t lane = threadIdx.x % 32;
+                    __syncwarp();
+                    if (lane < tiles_of(c - LAG) * GIVEN)
+                        cluster.give_rows(at(c - LAG) + lane / GIVEN * STAGE::X_TILE +
+                                              (row - lane / 8 + lane % GIVEN * LINES) * (TILE * 2),
+                                          ring.full + (c - LAG) % STAGES);
+                }
+                mbarrier_arrive(ring.full + (c - LAG) % STAGES);
             }
-            mbarrier_arrive(ring.full + (c - LAG) % STAGES);
         }
+        cp_async_wait<0>();
     }
-    cp_async_wait<0>();
 }
 
 /* ---- multiplying ---- */
@@ -410,9 +432,9 @@ multiply(const struct packed_product &q, const hopper_ring &ring, const hopper_c
     const uint32_t n0 = (block_y_again() * STAGE::FEATURE_GROUPS + group) * PACKED_FEATURES,
                    t0 = block_x_again() * TOKENS;
     if (cluster.has_splits())
-        put_splits<A, TOKENS>(p, ring.stages, sums, group, n0, t0);
+        put_splits<A, TOKENS, packed_norms<W, TOKENS>::CAN>(p, ring.stages, sums, group, n0, t0);
     else
-        put_sums<A, TOKENS>(p, sums, n0, t0);
+        put_sums<A, TOKENS, packed_norms<W, TOKENS>::CAN>(p, sums, n0, t0);
 }
 
 template <int A, int W, bool BY_128, int TOKENS, int GROUPS, int BLOCKS>
@@ -437,7 +459,11 @@ static __global__ __launch_bounds__(128 * (GROUPS + 1),
     if (threadIdx.x < PRODUCERS) {
         if (GROUPS == 2)
             registers_shrink<40>();
-        bring<A, W, TOKENS, stage>(q, ring, cluster, first, groups, t0);
+        if (packed_norms<W, TOKENS>::CAN && q.p.norm.squares)
+            bring<A, W, TOKENS, stage, packed_norms<W, TOKENS>::CAN>(q, ring, cluster, first,
+                                                                     groups, t0);
+        else
+            bring<A, W, TOKENS, stage, false>(q, ring, cluster, first, groups, t0);
         cluster.pass_splits();
     } else {
         const uint32_t group = threadIdx.x / 128 - 1;
@@ -493,6 +519,10 @@ static void packed_scaled(struct stream *s, const struct packed_product &q, bool
         packed_shape<A, W, W == STORAGE_F8_E4M3>(s, q, splits);
     else
         packed_shape<A, W, false>(s, q, splits);
+}
+
+bool packed_folds_norm(enum storage_type type) {
+    return type == STORAGE_F8_E4M3 || type == STORAGE_I8 || type == STORAGE_Q8_0;
 }
 
 /* Whether one launch can do both: the kernel's form is the same, and what it asks of all. */

@@ -583,27 +583,32 @@ static void check_residual(const struct residual_shape *s) {
 }
 
 TEST(products_around_a_norm_have_its_bits) {
-    static const struct form plain[] = {{"bf16", STORAGE_BF16, 0, 0, false, 0},
-                                        {"f16", STORAGE_F16, 0, 0, false, 0}};
+    static const struct form forms[] = {{"bf16", STORAGE_BF16, 0, 0, false, 0},
+                                        {"f16", STORAGE_F16, 0, 0, false, 0},
+                                        {"fp8, rows", STORAGE_F8_E4M3, 1, 0, false, 0},
+                                        {"fp8, 128 x 128", STORAGE_F8_E4M3, 128, 128, false, 0},
+                                        {"int8, rows", STORAGE_I8, 1, 0, false, 0},
+                                        {"q8_0", STORAGE_Q8_0, 0, 0, false, 0}};
     static const uint32_t rows[] = {1, 8, 3, 7, 5, 6};
     if (!has_units())
         SKIP("gpu", "it is no Hopper");
-    const struct drawn cases = drawn_of(3);
-    for (uint32_t f = 0; f < ARRAY_LEN(plain); f++) {
+    const struct drawn cases = drawn_of(6);
+    for (uint32_t f = 0; f < ARRAY_LEN(forms); f++) {
         for (uint32_t i = 0; i < ARRAY_LEN(rows); i++) {
             if (!is_drawn(cases, i + f))
                 continue;
             emu_set_order((int)((i + f) % ORDERS), 7);
             check_residual(&(struct residual_shape){
-                .form = &plain[f],
-                .act = plain[f].type,
+                .form = &forms[f],
+                .act = f < 2 ? forms[f].type : i % 2 ? STORAGE_F16 : STORAGE_BF16,
                 .rows = rows[i],
                 .hidden = i % 3 == 2
                               ? 2304
                               : 256, /* k of the second product, or of the first, in splits */
                 .cols = i % 3 == 1 ? 2304 : 256,
                 .bias = i % 2,
-                .gated = (i + f) % 2,
+                /* 192 rows are no whole blocks of 128 */
+                .gated = (i + f) % 2 && forms[f].scale_rows != 128,
                 .scale = i % 4 == 3 ? 0.25f : 1.0f});
         }
     }
@@ -731,13 +736,16 @@ TEST(a_product_of_q_k_and_v_rotates_and_writes_the_cache) {
     emu_set_order(0, 1);
 }
 
-TEST(products_of_quantized_weights_leave_norms_to_their_kernel) {
+TEST(products_of_weights_of_four_and_six_bits_leave_norms_to_their_kernel) {
     if (!has_units())
         SKIP("gpu", "it is no Hopper");
     for (uint32_t f = 0; f < ARRAY_LEN(FORMS); f++) {
+        const enum storage_type type = FORMS[f].type;
+        const bool eight = type == STORAGE_F8_E4M3 || type == STORAGE_I8 || type == STORAGE_Q8_0;
         struct rig r = rig_open(STORAGE_BF16);
         struct matrix m = matrix_up(&r, &FORMS[f], 256, 256, false);
-        EXPECT(!r.dev->ops->folds_norm(r.dev, &m, 1));
+        EXPECT(r.dev->ops->folds_norm(r.dev, &m, 8) == eight);
+        EXPECT(!r.dev->ops->folds_norm(r.dev, &m, 9));
         rig_close(&r);
     }
 }
