@@ -469,15 +469,21 @@ static void linear_gated(struct stream *s, const struct op_linear *a) {
         linear_packed(s, p, a->class_rows, half, 2, segment_type(w, &half[0]));
 }
 
+/* Of weights of 8 bits: where a matrix has more blocks of 64 features than an H100 has SMs, all of them read more
+ * of the residual of so many rows out of L2 than the norm's kernel is worth. */
+enum : uint32_t { PACKED_TILE = 64, WIDE_TILES = 132, WIDE_NORMED_ROWS = 6 };
+
 /* Each segment is a product of linear_hopper.cu, or of linear_packed.cu with codes of 8 bits: narrower ones
  * wait for instructions at few rows, and would for those of the norm too. */
 bool cuda_folds_norm(const struct device *dev, const struct matrix *w, uint32_t rows) {
+    const bool wide = w->rows / PACKED_TILE > WIDE_TILES;
     if (!((const struct cuda_device *)dev)->hopper || rows > NORMED_ROWS || w->rows % NORM_GROUP)
         return false;
     for (uint32_t i = 0; i < w->segment_count; i++) {
         const enum storage_type type = segment_type(w, &w->segments[i]);
         if (!w->segments[i].packed || !w->segments[i].rows ||
-            (type != dev->activation_type && !packed_folds_norm(type)))
+            (type != dev->activation_type &&
+             (!packed_folds_norm(type) || (wide && rows > WIDE_NORMED_ROWS))))
             return false;
     }
     return w->segment_count > 0;
@@ -487,9 +493,13 @@ bool cuda_folds_norm(const struct device *dev, const struct matrix *w, uint32_t 
 bool cuda_folds_rope(const struct device *dev, const struct matrix *w,
                      const struct op_rope_kv *rope) {
     const struct kv_view *kv = rope->kv;
-    return cuda_folds_norm(dev, w, rope->batch->row_count) && w->segment_count == 1 &&
-           segment_type(w, w->segments) == dev->activation_type &&
-           w->rows == (rope->heads + 2 * kv->kv_heads) * kv->head_dim && rope->angles &&
+    if (!cuda_folds_norm(dev, w, rope->batch->row_count) ||
+        w->segment_count != MAX(units_from(w, 0), 1u))
+        return false;
+    for (uint32_t i = 0; i < w->segment_count; i++)
+        if (w->segments[i].rows % kv->head_dim)
+            return false;
+    return w->rows == (rope->heads + 2 * kv->kv_heads) * kv->head_dim && rope->angles &&
            !rope->interleaved && 2 * rope->half == kv->head_dim &&
            (kv->head_dim == 64 || kv->head_dim == 128) && kv->type == dev->activation_type;
 }

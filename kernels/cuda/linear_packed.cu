@@ -62,6 +62,18 @@ struct packed_place {
     }
 };
 
+/* Whether a product norms x on its way, adds to the residual, rotates: not the types that wait for
+ * instructions. */
+template <int W, int TOKENS> struct packed_folds {
+    enum : bool { CAN = TOKENS == NORMED_ROWS && packed<W>::BITS == 8 };
+};
+
+/* Whether its blocks have half of the features of two tiles each, which are a head of 128. */
+template <int W, int TOKENS>
+static __device__ __forceinline__ bool takes_halves(const struct product &p) {
+    return packed_folds<W, TOKENS>::CAN && p.rope.angles && p.rope.kv.head_dim == 2 * TILE;
+}
+
 /* One of the block's stages. BLOCKS: on an SM at a time.  */
 template <int W, int TOKENS, int GROUPS, int BLOCKS> struct packed_stage {
     typedef packed<W> form;
@@ -77,7 +89,9 @@ template <int W, int TOKENS, int GROUPS, int BLOCKS> struct packed_stage {
         END = SUMS_AT + (form::MINIMUM ? PIECES * TOKENS * 4 : 0),
         BYTES = (END + 1023) / 1024 * 1024,
         CLUSTERS = TOKENS >= 64 && !form::MINIMUM, /* sums of x are each block's own */
-        BARRIERS = 1024,
+        /* of bytes: full and empty of each stage; behind them what put_rope exchanges */
+        PAIRS = 1024,
+        BARRIERS = PAIRS + (packed_folds<W, TOKENS>::CAN ? 1024 : 0),
         ROOM = (BLOCKS == 2 ? 113 : 227) * 1024 - BARRIERS - 1024,
         STAGES = ROOM / BYTES < 12 ? ROOM / BYTES : 12,
         SHARED = BARRIERS + STAGES * BYTES + 1024
@@ -156,10 +170,37 @@ bring_weights(const struct packed_product &q, const packed_bases<W, STAGE::FEATU
     }
 }
 
-/* Whether a product norms x on its way, or adds to the residual: not the types that wait for instructions. */
-template <int W, int TOKENS> struct packed_norms {
-    enum : bool { CAN = TOKENS == NORMED_ROWS && packed<W>::BITS == 8 };
-};
+/* Of a head of 128, by one thread of each warp: the unit of stage c that is the warp's, half of the
+ * features of each of the head's two tiles. */
+template <int W, class STAGE>
+static __device__ __forceinline__ void bring_halves(const struct packed_product &q, const char *w,
+                                                    uint32_t second, unsigned char *stage,
+                                                    uint64_t *full, uint32_t c) {
+    typedef packed<W> form;
+    enum : uint32_t { PARTS = 2, CODES = form::CODES / PARTS, SCALES = form::SCALES / PARTS };
+    const uint32_t units = q.p.cols / form::UNIT_K, unit = threadIdx.x / 32,
+                   at = c * form::UNITS + unit;
+    static_assert(form::UNITS == PRODUCERS / 32 && form::UNIT_K == TILE, "a unit a warp");
+    if (at >= units) {
+        mbarrier_arrive(full);
+        return;
+    }
+    unsigned char *to = stage + STAGE::UNITS_AT + unit * form::UNIT;
+    mbarrier_arrive_expect(full, form::UNIT);
+#pragma unroll
+    for (uint32_t i = 0; i < 2; i++) { /* of the tiles, the second lies behind the first */
+        const char *from = w + ((size_t)i * units + at) * form::UNIT;
+#pragma unroll
+        for (uint32_t part = 0; part < PARTS; part++) {
+            copy_bulk(to + part * CODES + i * (CODES / 2),
+                      from + part * CODES + second * (CODES / 2), CODES / 2, full);
+            if (SCALES)
+                copy_bulk(to + form::CODES + part * SCALES + i * (SCALES / 2),
+                          from + form::CODES + part * SCALES + second * (SCALES / 2), SCALES / 2,
+                          full);
+        }
+    }
+}
 
 /* The warpgroup that copies: thread 0 the weights, all of them x. NORMED: x is the residual. */
 template <int A, int W, int TOKENS, class STAGE, bool NORMED>
@@ -188,13 +229,25 @@ static __device__ __forceinline__ void bring(const struct packed_product &q,
     const packed_bases<W, STAGE::FEATURE_GROUPS> bases(q, first);
     auto at = [&](uint32_t c) { return ring.stages + c % STAGES * STAGE::BYTES; };
     auto tiles_of = [&](uint32_t c) { return min((uint32_t)TILES, tiles - (before + c) * TILES); };
+    const bool halves = takes_halves<W, TOKENS>(p),
+               brings = threadIdx.x == 0 || (halves && threadIdx.x % 32 == 0);
+    const char *pair = bases.w[0];
+    if constexpr (packed_folds<W, TOKENS>::CAN)
+        if (halves && first % 2)
+            pair -= (size_t)(p.cols / packed<W>::UNIT_K) * packed<W>::UNIT;
     auto weights = [&](uint32_t c) {
+        if constexpr (packed_folds<W, TOKENS>::CAN)
+            if (halves) {
+                bring_halves<W, STAGE>(q, pair, first % 2, at(c), ring.full + c % STAGES,
+                                       before + c);
+                return;
+            }
         bring_weights<W, STAGE>(q, bases, at(c), ring.full + c % STAGES, before + c, groups,
                                 tiles_of(c) * (TOKENS - share) * TILE * 2);
     };
 
     /* 1. weights may be asked for before the kernel ahead has ended, its results only after */
-    if (threadIdx.x == 0)
+    if (brings)
         for (uint32_t c = 0; c < STAGES && c < stages; c++)
             weights(c);
     dependency_wait();
@@ -207,7 +260,7 @@ static __device__ __forceinline__ void bring(const struct packed_product &q,
             [&](uint32_t c) {
                 if (c >= STAGES) {
                     mbarrier_wait(ring.empty + c % STAGES, (c / STAGES - 1) & 1);
-                    if (threadIdx.x == 0)
+                    if (brings)
                         weights(c);
                 }
                 return (uint16_t *)at(c);
@@ -221,7 +274,7 @@ static __device__ __forceinline__ void bring(const struct packed_product &q,
             if (c < stages) {
                 if (c >= STAGES) {
                     mbarrier_wait(ring.empty + c % STAGES, (c / STAGES - 1) & 1);
-                    if (threadIdx.x == 0)
+                    if (brings)
                         weights(c);
                 }
                 uint16_t *to = (uint16_t *)at(c) + place;
@@ -341,6 +394,13 @@ multiply(const struct packed_product &q, const hopper_ring &ring, const hopper_c
     unit_reader<A, W> reader;
     const peer_barriers peer = cluster.peer_of(ring.empty);
     register_hold(sums_at);
+    const bool ropes = packed_folds<W, TOKENS>::CAN && p.rope.angles;
+    rope_ahead ahead = {};
+    if constexpr (packed_folds<W, TOKENS>::CAN)
+        if (ropes) {
+            dependency_wait();
+            ahead = rope_ahead_of<A>(p, tile, blockIdx.x * TOKENS);
+        }
 
     for (uint32_t c = 0; c < stages; c++) {
         const unsigned char *stage = ring.stages + c % STAGES * STAGE::BYTES;
@@ -420,9 +480,15 @@ multiply(const struct packed_product &q, const hopper_ring &ring, const hopper_c
             cluster.arrive_empty(ring.empty, peer, c % STAGES);
     }
     if (STEPS == 0 && !BY_128 && segment.scales) {
-        const uint32_t row = threadIdx.x % 32 / 4, warp = threadIdx.x % 128 / 32,
-                       n = first_row + (p.gated ? warp * 8 : warp * 16) + row,
-                       below = p.gated ? n : n + 8;
+        const uint32_t row = threadIdx.x % 32 / 4, warp = threadIdx.x % 128 / 32;
+        uint32_t n = first_row + (p.gated ? warp * 8 : warp * 16) + row,
+                 below = p.gated ? n : n + 8;
+        if (takes_halves<W, TOKENS>(p)) {
+            const rope_place at = rope_place::of_tile(p, tile);
+            const uint32_t head = place.tile / 2 * 2 * PACKED_FEATURES;
+            n = head + at.dim(p, 0);
+            below = head + at.dim(p, 1);
+        }
         const float scale[2] = {lower.scales[(size_t)(n / lower.scale_rows) * lower.stride],
                                 upper.scales[(size_t)(below / upper.scale_rows) * upper.stride]};
 #pragma unroll
@@ -431,10 +497,23 @@ multiply(const struct packed_product &q, const hopper_ring &ring, const hopper_c
     }
     const uint32_t n0 = (block_y_again() * STAGE::FEATURE_GROUPS + group) * PACKED_FEATURES,
                    t0 = block_x_again() * TOKENS;
+    if constexpr (packed_folds<W, TOKENS>::CAN)
+        if (ropes) {
+            auto put_four = [&](const float *four, uint32_t) {
+                put_rope<A>(p, (uint32_t *)((unsigned char *)ring.full + STAGE::PAIRS), four, ahead,
+                            n0 / TILE);
+            };
+            if (cluster.has_splits())
+                add_splits<TOKENS>(
+                    ring.stages, sums, group, [] {}, put_four);
+            else
+                put_four(sums, 0);
+            return;
+        }
     if (cluster.has_splits())
-        put_splits<A, TOKENS, packed_norms<W, TOKENS>::CAN>(p, ring.stages, sums, group, n0, t0);
+        put_splits<A, TOKENS, packed_folds<W, TOKENS>::CAN>(p, ring.stages, sums, group, n0, t0);
     else
-        put_sums<A, TOKENS, packed_norms<W, TOKENS>::CAN>(p, sums, n0, t0);
+        put_sums<A, TOKENS, packed_folds<W, TOKENS>::CAN>(p, sums, n0, t0);
 }
 
 template <int A, int W, bool BY_128, int TOKENS, int GROUPS, int BLOCKS>
@@ -449,7 +528,8 @@ static __global__ __launch_bounds__(128 * (GROUPS + 1),
     const hopper_cluster cluster = hopper_cluster::of_block<stage::CLUSTERS != 0>();
     if (threadIdx.x == 0) {
         for (uint32_t s = 0; s < stage::STAGES; s++) {
-            mbarrier_init(ring.full + s, PRODUCERS + 1);
+            mbarrier_init(ring.full + s,
+                          PRODUCERS + (takes_halves<W, TOKENS>(q.p) ? PRODUCERS / 32 : 1));
             mbarrier_init(ring.empty + s, 4 * groups * cluster.size);
         }
         mbarrier_init_fence();
@@ -459,12 +539,14 @@ static __global__ __launch_bounds__(128 * (GROUPS + 1),
     if (threadIdx.x < PRODUCERS) {
         if (GROUPS == 2)
             registers_shrink<40>();
-        if (packed_norms<W, TOKENS>::CAN && q.p.norm.squares)
-            bring<A, W, TOKENS, stage, packed_norms<W, TOKENS>::CAN>(q, ring, cluster, first,
+        if (packed_folds<W, TOKENS>::CAN && q.p.norm.squares)
+            bring<A, W, TOKENS, stage, packed_folds<W, TOKENS>::CAN>(q, ring, cluster, first,
                                                                      groups, t0);
         else
             bring<A, W, TOKENS, stage, false>(q, ring, cluster, first, groups, t0);
         cluster.pass_splits();
+        if (packed_folds<W, TOKENS>::CAN)
+            pass_rope(q.p);
     } else {
         const uint32_t group = threadIdx.x / 128 - 1;
         if (GROUPS == 2)

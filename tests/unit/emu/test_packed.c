@@ -600,7 +600,9 @@ TEST(products_around_a_norm_have_its_bits) {
             emu_set_order((int)((i + f) % ORDERS), 7);
             check_residual(&(struct residual_shape){
                 .form = &forms[f],
-                .act = f < 2 ? forms[f].type : i % 2 ? STORAGE_F16 : STORAGE_BF16,
+                .act = f < 2   ? forms[f].type
+                       : i % 2 ? STORAGE_F16
+                               : STORAGE_BF16,
                 .rows = rows[i],
                 .hidden = i % 3 == 2
                               ? 2304
@@ -621,17 +623,31 @@ struct qkv_shape {
     enum storage_type act;
     uint32_t rows, heads, kv_heads, dim, cols;
     bool bias, normed;
+    struct form form; /* no name: weights as activations */
+    bool one;         /* segment */
 };
+
+static struct matrix qkv_up(struct rig *r, const struct qkv_shape *s, const struct form *form) {
+    const uint32_t heads[] = {s->heads, s->kv_heads, s->kv_heads},
+                   rows = (s->heads + 2 * s->kv_heads) * s->dim;
+    if (s->one || !s->form.name)
+        return matrix_up(r, form, rows, s->cols, false);
+    struct matrix m = {.type = form->type, .rows = rows, .cols = s->cols, .segment_count = 3};
+    for (uint32_t i = 0; i < 3; i++)
+        m.segments[i] = matrix_up(r, form, heads[i] * s->dim, s->cols, false).segments[0];
+    return m;
+}
 
 /* The product of Q, K and V with the rotation in it: of qkv the same Q, the same cache, bit for bit, as
  * product and rope_kv leave, and nothing else written. */
 static void check_rope(const struct qkv_shape *s) {
     enum { BLOCK = 16, BLOCKS = 4, SLOTS = 8, ROWS = 8 };
-    const struct form form = {"weights", s->act, 0, 0, false, 0};
+    const struct form plain = {"weights", s->act, 0, 0, false, 0},
+                      *form = s->form.name ? &s->form : &plain;
     const uint32_t features = (s->heads + 2 * s->kv_heads) * s->dim, half = s->dim / 2;
     struct rig r = rig_open(s->act);
     const struct ops *ops = r.dev->ops;
-    struct matrix w = matrix_up(&r, &form, features, s->cols, false);
+    struct matrix w = qkv_up(&r, s, form);
     const size_t outs = (size_t)s->rows * features, ins = (size_t)s->rows * s->cols;
     const size_t block_bytes = ops->kv_layer_bytes(s->act, BLOCK, s->kv_heads, s->dim) + 64,
                  cache_bytes = block_bytes * BLOCKS * SLOTS;
@@ -689,7 +705,8 @@ static void check_rope(const struct qkv_shape *s) {
     stream_copy_out(r.stream, got_cache, cache_folded, cache_bytes);
     float *want = rig_down(&r, s->act, apart, outs), *got = rig_down(&r, s->act, folded, outs);
     if (memcmp(want_cache, got_cache, cache_bytes))
-        check_fail(__FILE__, __LINE__, "%u rows, %u + 2 * %u heads of %u, [%u]: the cache differs",
+        check_fail(__FILE__, __LINE__,
+                   "%s, %u rows, %u + 2 * %u heads of %u, [%u]: the cache differs", form->name,
                    s->rows, s->heads, s->kv_heads, s->dim, s->cols);
     for (uint32_t t = 0; t < s->rows; t++)
         for (uint32_t n = 0; n < features; n++) {
@@ -715,18 +732,35 @@ static void check_rope(const struct qkv_shape *s) {
     rig_close(&r);
 }
 
+#define FP8_ROWS                                                                                   \
+    { "fp8, rows", STORAGE_F8_E4M3, 1, 0, false, 0 }
+#define FP8_BLOCKS                                                                                 \
+    { "fp8, 128 x 128", STORAGE_F8_E4M3, 128, 128, false, 0 }
+#define INT8_ROWS                                                                                  \
+    { "int8, rows", STORAGE_I8, 1, 0, false, 0 }
+#define Q8_BLOCKS                                                                                  \
+    { "q8_0", STORAGE_Q8_0, 0, 0, false, 0 }
+
 TEST(a_product_of_q_k_and_v_rotates_and_writes_the_cache) {
     static const struct qkv_shape shapes[] = {
-        {STORAGE_BF16, 1, 4, 1, 64, 192, true, false},
-        {STORAGE_BF16, 8, 2, 1, 128, 192, false, true},
-        {STORAGE_F16, 5, 1, 1, 128, 256, true, true},
-        {STORAGE_F16, 8, 2, 2, 64, 256, false, false},
-        {STORAGE_BF16, 3, 1, 1, 128, 2304, true, true}, /* k in two splits, and in four */
-        {STORAGE_BF16, 8, 1, 1, 64, 4096, false, false},
+        {STORAGE_BF16, 1, 4, 1, 64, 192, true, false, {}, true},
+        {STORAGE_BF16, 8, 2, 1, 128, 192, false, true, {}, true},
+        {STORAGE_F16, 5, 1, 1, 128, 256, true, true, {}, true},
+        {STORAGE_F16, 8, 2, 2, 64, 256, false, false, {}, true},
+        {STORAGE_BF16, 3, 1, 1, 128, 2304, true, true, {}, true}, /* k in two splits, and in four */
+        {STORAGE_BF16, 8, 1, 1, 64, 4096, false, false, {}, true},
+        /* a whole stage of 256 k, and one of 64 */
+        {STORAGE_BF16, 8, 3, 1, 128, 320, true, true, FP8_ROWS, false},
+        {STORAGE_F16, 5, 2, 1, 64, 320, false, false, FP8_ROWS, false},
+        {STORAGE_BF16, 2, 1, 1, 128, 2304, true, false, FP8_ROWS, true},
+        {STORAGE_BF16, 7, 2, 2, 128, 384, false, true, FP8_BLOCKS, false},
+        {STORAGE_BF16, 8, 2, 1, 128, 448, false, false, INT8_ROWS, true},
+        {STORAGE_F16, 1, 1, 1, 128, 320, true, true, Q8_BLOCKS, false},
+        {STORAGE_BF16, 6, 3, 1, 64, 256, false, true, Q8_BLOCKS, true},
     };
     if (!has_units())
         SKIP("gpu", "it is no Hopper");
-    const struct drawn cases = drawn_of(2);
+    const struct drawn cases = drawn_of(4);
     for (uint32_t i = 0; i < ARRAY_LEN(shapes); i++) {
         if (!is_drawn(cases, i))
             continue;
@@ -748,6 +782,20 @@ TEST(products_of_weights_of_four_and_six_bits_leave_norms_to_their_kernel) {
         EXPECT(!r.dev->ops->folds_norm(r.dev, &m, 9));
         rig_close(&r);
     }
+}
+
+TEST(wide_products_of_eight_bits_leave_norms_of_seven_rows_and_more_to_their_kernel) {
+    static const struct form fp8 = {"fp8, rows", STORAGE_F8_E4M3, 1, 0, false, 0};
+    if (!has_units())
+        SKIP("gpu", "it is no Hopper");
+    struct rig r = rig_open(STORAGE_BF16);
+    const struct ops *ops = r.dev->ops;
+    struct matrix narrow = matrix_up(&r, &fp8, 132 * 64, 64, false),
+                  wide = matrix_up(&r, &fp8, 133 * 64, 64, false);
+    EXPECT(ops->folds_norm(r.dev, &narrow, 8));
+    EXPECT(ops->folds_norm(r.dev, &wide, 6));
+    EXPECT(!ops->folds_norm(r.dev, &wide, 7));
+    rig_close(&r);
 }
 
 TEST(what_the_product_does_not_know_stays_as_it_is) {
