@@ -33,12 +33,13 @@ WGMMA = 790e12  # operations a second of wgmma with large tiles: what torch reac
 # residual, by the product that norms them.
 LOOP = {(8, 1): 153, "normed": 199, (16, 1): 149, (32, 1): 155, (64, 1): 201, (64, 2): 311, (128, 1): 215, (128, 2): 329, (256, 2): 384}
 # Quantised weights (linear_packed.cu): bytes a weight with its scales, and issue slots of an SM's quarter for each 64 k, both
-# warpgroups that multiply, what a stage of 256 k takes beside, and the one that copies. By tests/machine_code_packed.py --slots.
+# warpgroups that multiply, what a stage of 256 k takes beside, and the one that copies; normed: of 8 rows of the residual. By
+# tests/machine_code_packed.py --slots; of 8 rows with the ways of whole tiles and of halves, of which a product goes one.
 PACKED = {
-    "fp8": (1, {(8, 1): 158, (32, 1): 162, (64, 1): 187, (64, 2): 330, (128, 2): 348}),
-    "fp8-128": (1, {(8, 1): 181, (32, 1): 200, (64, 1): 240, (64, 2): 434, (128, 2): 510}),
-    "int8": (1, {(8, 1): 142, (32, 1): 148, (64, 1): 172, (64, 2): 300, (128, 2): 318}),
-    "q8_0": (34 / 32, {(8, 1): 160, (32, 1): 190, (64, 1): 245, (64, 2): 447, (128, 2): 587}),
+    "fp8": (1, {(8, 1): 175, "normed": 198, (32, 1): 162, (64, 1): 187, (64, 2): 330, (128, 2): 348}),
+    "fp8-128": (1, {(8, 1): 201, "normed": 224, (32, 1): 200, (64, 1): 240, (64, 2): 434, (128, 2): 510}),
+    "int8": (1, {(8, 1): 160, "normed": 183, (32, 1): 148, (64, 1): 172, (64, 2): 300, (128, 2): 318}),
+    "q8_0": (34 / 32, {(8, 1): 195, "normed": 219, (32, 1): 190, (64, 1): 245, (64, 2): 447, (128, 2): 587}),
     "q4_0": (18 / 32, {(8, 1): 172, (32, 1): 176, (64, 1): 230, (64, 2): 417, (128, 2): 558}),
     "int4": (0.5 + 8 / 128, {(8, 1): 223, (32, 1): 320, (64, 1): 396, (64, 2): 707, (128, 2): 1030}),  # groups of 128, scales and zeros in f32
     "q4_k": (144 / 256, {(8, 1): 220, (32, 1): 314, (64, 1): 391, (64, 2): 696, (128, 2): 1012}),
@@ -55,7 +56,8 @@ LONE = 2  # clocks from one instruction to the next of a warp that has a quarter
 LIST = 1.0e-6  # the list of tasks: positions from L2 (0.4), two prefix sums with their barriers
 FIRST = 0.8e-6  # from the first copy asked for to the first byte there, out of DRAM
 ROTATION = 1.2e-6  # rotation and cache write: loads, a few operations, stores
-NORMED_ROWS = 8  # up to so many rows the products around a norm make it, of 16-bit weights (linear_hopper.cuh), and read x in f32
+NORMED_ROWS = 8  # up to so many rows the products around a norm make it, of weights of 16 and 8 bits (linear_hopper.cuh), and read x in f32
+WIDE_NORMED_ROWS = 6  # the same of weights of 8 bits, of a matrix with more blocks than SMs: gate and up
 # Of them, for each norm: squares from L2, which come beside x (0.15), sums of a warp and the root (0.1), before the first x is there; and
 # the squares of the product ahead, three exchanges of lanes (0.05). The residual comes while the splits meet.
 NORMED = 0.3e-6
@@ -126,7 +128,7 @@ def product(features, cols, rows, kind="bf16", prompt=False, normed=False):
     weights = features * cols * each
     # Two blocks with the same rows share x (a cluster): each brings half from L2, the other half comes from its neighbour.
     pair = t >= 64 and features // 64 % (2 * groups) == 0 and kind not in MINIMA
-    x_bytes = min(t, rows) * (4 if normed else 2)  # rows that are not there are not read
+    x_bytes = min(t, rows) * (4 if normed else 2) + 4 * normed  # rows that are not there are not read; the norm's weights are
     block_bytes = (f * each + x_bytes) * cols_of_split
     from_l2 = (f * each + x_bytes / (2 if pair else 1)) * cols_of_split
     # The last wave may be partly empty, which matters where one SM's port, sums or instructions bind, not DRAM or L2.
@@ -147,9 +149,15 @@ def product(features, cols, rows, kind="bf16", prompt=False, normed=False):
     return times[binds] + merge + EDGE, binds
 
 
-def folds(rows, kind):
-    """Whether products make norms, rotation and cache write: NORMED_ROWS of linear.cuh."""
-    return rows <= NORMED_ROWS and kind == "bf16"
+def folds(rows, kind, features=0):
+    """Whether a product makes its part of a norm: cuda_folds_norm of linear.cu. features: of one that norms x."""
+    most = WIDE_NORMED_ROWS if kind != "bf16" and features // 64 > 132 else NORMED_ROWS
+    return rows <= most and "normed" in (LOOP if kind == "bf16" else PACKED[kind][1])
+
+
+def ropes(rows, kind):
+    """Whether they make rotation and cache write: cuda_folds_rope."""
+    return folds(rows, kind)
 
 
 def early(rows, steps, alone, memory, kind):
@@ -165,7 +173,7 @@ def early(rows, steps, alone, memory, kind):
     taken = math.ceil(features / (64 * groups)) * math.ceil(rows / t) * splits
     if steps <= SMS - taken:
         return LIST + FIRST + alone - memory
-    return 0 if folds(rows, kind) else min(ROTATION, LIST + FIRST)
+    return 0 if ropes(rows, kind) else min(ROTATION, LIST + FIRST)
 
 
 def attention(rows, context, cache="bf16", kind="bf16"):
@@ -228,11 +236,12 @@ def divided(rows, context, ranks, kind="bf16"):
 
 
 def step(rows, context, kind="bf16"):
-    folded = folds(rows, kind)
-    layer = {name: product(*shape, rows, kind, normed=folded and name in ("qkv", "gate_up")) for name, shape in PRODUCTS.items()}
+    normed = {name: folds(rows, kind, PRODUCTS[name][0]) for name in ("qkv", "gate_up")}
+    layer = {name: product(*shape, rows, kind, normed=normed.get(name, False)) for name, shape in PRODUCTS.items()}
     layer["attention"] = attention(rows, context, kind=kind)
-    layer["norms"] = (2 * NORMED, "squares from L2") if folded else (2 * small(rows, HIDDEN * 12), "memory")
-    layer["rope, kv"] = (ROPED, "an exchange") if folded else (small(rows, 6144 * 4), "memory")
+    norms = sum(NORMED if of else small(rows, HIDDEN * 12) for of in normed.values())
+    layer["norms"] = (norms, "squares from L2" if all(normed.values()) else "memory")
+    layer["rope, kv"] = (ROPED, "an exchange") if ropes(rows, kind) else (small(rows, 6144 * 4), "memory")
     total = LAYERS * sum(seconds for seconds, _ in layer.values())
     head = product(VOCAB, HIDDEN, rows, HEAD_OF.get(kind, "bf16"))[0]
     return total + head + sampler(rows) + 5 * EDGE, layer
