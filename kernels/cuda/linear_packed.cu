@@ -180,7 +180,8 @@ static __device__ __forceinline__ void bring_halves(const struct packed_product 
     enum : uint32_t { PARTS = 2, CODES = form::CODES / PARTS, SCALES = form::SCALES / PARTS };
     const uint32_t units = q.p.cols / form::UNIT_K, unit = threadIdx.x / 32,
                    at = c * form::UNITS + unit;
-    static_assert(form::UNITS == PRODUCERS / 32 && form::UNIT_K == TILE, "a unit a warp");
+    static_assert((uint32_t)form::UNITS == PRODUCERS / 32 && (uint32_t)form::UNIT_K == TILE,
+                  "a unit a warp");
     if (at >= units) {
         mbarrier_arrive(full);
         return;
@@ -194,7 +195,7 @@ static __device__ __forceinline__ void bring_halves(const struct packed_product 
         for (uint32_t part = 0; part < PARTS; part++) {
             copy_bulk(to + part * CODES + i * (CODES / 2),
                       from + part * CODES + second * (CODES / 2), CODES / 2, full);
-            if (SCALES)
+            if (SCALES > 0)
                 copy_bulk(to + form::CODES + part * SCALES + i * (SCALES / 2),
                           from + form::CODES + part * SCALES + second * (SCALES / 2), SCALES / 2,
                           full);
