@@ -177,7 +177,7 @@ static __device__ __forceinline__ void bring_halves(const struct packed_product 
                                                     uint32_t second, unsigned char *stage,
                                                     uint64_t *full, uint32_t c) {
     typedef packed<W> form;
-    enum : uint32_t { PARTS = 2, CODES = form::CODES / PARTS, SCALES = form::SCALES / PARTS };
+    enum : uint32_t { HALVES = 2, CODES = form::CODES / HALVES, SCALES = form::SCALES / HALVES };
     const uint32_t units = q.p.cols / form::UNIT_K, unit = threadIdx.x / 32,
                    at = c * form::UNITS + unit;
     static_assert((uint32_t)form::UNITS == PRODUCERS / 32 && (uint32_t)form::UNIT_K == TILE,
@@ -192,12 +192,12 @@ static __device__ __forceinline__ void bring_halves(const struct packed_product 
     for (uint32_t i = 0; i < 2; i++) { /* of the tiles, the second lies behind the first */
         const char *from = w + ((size_t)i * units + at) * form::UNIT;
 #pragma unroll
-        for (uint32_t part = 0; part < PARTS; part++) {
-            copy_bulk(to + part * CODES + i * (CODES / 2),
-                      from + part * CODES + second * (CODES / 2), CODES / 2, full);
+        for (uint32_t which = 0; which < HALVES; which++) {
+            copy_bulk(to + which * CODES + i * (CODES / 2),
+                      from + which * CODES + second * (CODES / 2), CODES / 2, full);
             if (SCALES > 0)
-                copy_bulk(to + form::CODES + part * SCALES + i * (SCALES / 2),
-                          from + form::CODES + part * SCALES + second * (SCALES / 2), SCALES / 2,
+                copy_bulk(to + form::CODES + which * SCALES + i * (SCALES / 2),
+                          from + form::CODES + which * SCALES + second * (SCALES / 2), SCALES / 2,
                           full);
         }
     }
