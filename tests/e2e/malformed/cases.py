@@ -241,8 +241,8 @@ COMMON = [
     ("adaptive_decay", ["x", -0.1, 1, 1e300]),
     ("samplers", ["?", ["top_k", "top_k"], ["infill"], [1], {}, 5]),
     ("repetition_penalty", ["x", 0, -1, 1e30, True]),
-    ("presence_penalty", ["x", -2.5, 3, 1e300, []]),
-    ("frequency_penalty", ["x", -2.5, 3, 1e300, []]),
+    ("presence_penalty", ["x", -100.5, 101, 1e300, []]),
+    ("frequency_penalty", ["x", -100.5, 101, 1e300, []]),
     ("n", ["2", 0, -1, 1.5, 10**6, 10**30, True, []]),
     ("seed", ["x", 1.5, 10**30, [], True]),
     ("stop", [5, True, {}, [1], ["a", None], [["a"]], ["x"] * 10000]),
@@ -260,12 +260,12 @@ CHAT_ONLY = [
                   [{"role": "user", "content": [{"type": "no-such-type"}]}]]),
     ("max_completion_tokens", ["1", 1.5, -2, 10**30]),
     ("logprobs", ["x", 1, []]),
-    ("top_logprobs", ["x", -1, 1.5, 1000, 10**30]),
+    ("top_logprobs", ["x", -2, 1.5, 1000, 10**30]),
 ]
 COMPLETIONS_ONLY = [
     ("prompt", [WRONG, None, 5, True, {}, [None], [{}], [1, "a"], [1.5], [-1], [2**31], [10**30], [[1], ["a"]], [[[1]]],
                 [["a"], [1]]]),
-    ("logprobs", ["x", -1, 1.5, 1000, 10**30]),
+    ("logprobs", ["x", -2, 1.5, 1000, 10**30]),
 ]
 
 
