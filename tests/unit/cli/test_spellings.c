@@ -185,7 +185,7 @@ static const struct {
     {"--task embed", NOTED, "what its files say"},
     {"--task classify", REFUSED, "make embeddings"},
     {"--distributed-executor-backend mp", NOTED, "process"},
-    {"--distributed-executor-backend ray", REFUSED, "this machine"},
+    {"--distributed-executor-backend ray", REFUSED, "of its own"},
     {"--async-scheduling", NOTED, "planned"},
     {"--shutdown-timeout 10", SETS, "--drain-timeout=10000ms"},
     {"--scheduling-policy priority", REFUSED, "priority"},
@@ -226,7 +226,7 @@ static const struct {
     {"--schedule-policy lpm", REFUSED, "tenant"},
     {"--max-total-tokens 1000", REFUSED, "--blocks"},
     {"--enable-torch-compile", REFUSED, "compiled"},
-    {"--nnodes 2", REFUSED, "--connect"},
+    {"--nnodes 2", REFUSED, "--comm-listen"},
     /* typing errors */
     {"--max-contxt 1", REFUSED, "did you mean --max-context?"},
     {"--max-modle-len 1", REFUSED, "did you mean --max-context?"},

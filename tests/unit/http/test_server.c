@@ -410,6 +410,7 @@ TEST(server_stops_reading_a_flood) {
     EXPECT(metric_value(&http_metrics[HTTP_METRIC_BYTES], 0) - before < 1000);
     EXPECT_EQ(b.closed_count, 0);
     close(fd);
+    http_server_free(&b.server);
     EXPECT_EQ(b.closed_count, 1);
 }
 
@@ -440,6 +441,7 @@ TEST(server_waits_for_a_slow_reader) {
     EXPECT(b.drained_count > 10);
     EXPECT(b.pending_max <= b.config.high_water + 2000);
     close(fd);
+    http_server_free(&b.server);
     EXPECT_EQ(b.closed_count, 0);
 }
 
