@@ -69,23 +69,35 @@ def test_same_bits_alone_batched_and_after_kills():
             alone = [vectors(s, t)[0][0] for t in TEXTS]
             assert vectors(s, TEXTS)[0] == alone
         with Serve(args=slow) as s:
-            answers = {}
+            for _ in range(5):  # on a busy machine all may be over before the second kill
+                in_the_midst, got = vectors_after_kills(s)
+                assert got == alone, pooling
+                if in_the_midst:
+                    break
+            assert in_the_midst, "all was over before the kills, five times"
 
-            def ask():
-                answers["got"] = vectors(s, TEXTS, timeout=110)
-            asker = threading.Thread(target=ask)
-            asker.start()
-            for role in ("worker", "scheduler"):
-                before = s.metrics("scheduler").get("trireme_scheduler_steps_total", 0)
-                s.wait(lambda: s.metrics("scheduler").get("trireme_scheduler_steps_total", 0) > before + 10, 20, "steps")
-                assert asker.is_alive(), "all was over before the kill"
-                victim = s.pids(role)[0]
-                os.kill(victim, signal.SIGKILL)
-                s.wait(lambda: s.pids(role) and victim not in s.pids(role), 20, f"another {role}")
-                s.wait(lambda: s.get("/health/ready")[0] == 200, 30, "ready again")
-            asker.join(110)
-            got, usage = answers["got"]
-            assert got == alone, pooling
+
+def vectors_after_kills(s):
+    """Asks for the vectors of TEXTS and kills the worker, then the scheduler: (whether the answer was not there at either kill, the vectors)."""
+    answers, in_the_midst = {}, True
+
+    def ask():
+        answers["got"] = vectors(s, TEXTS, timeout=110)[0]
+
+    def steps():
+        return s.metrics("scheduler").get("trireme_scheduler_steps_total", 0)
+    asker = threading.Thread(target=ask)
+    asker.start()
+    for role in ("worker", "scheduler"):
+        before = steps()
+        s.wait(lambda: steps() > before + 10 or not asker.is_alive(), 20, "steps")
+        in_the_midst &= asker.is_alive()
+        victim = s.pids(role)[0]
+        os.kill(victim, signal.SIGKILL)
+        s.wait(lambda: s.pids(role) and victim not in s.pids(role), 20, f"another {role}")
+        s.wait(lambda: s.get("/health/ready")[0] == 200, 30, "ready again")
+    asker.join(110)
+    return in_the_midst, answers["got"]
 
 
 def test_dialects():
