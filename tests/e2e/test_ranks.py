@@ -161,16 +161,30 @@ def test_memory_that_ranks_cannot_share_is_told_at_the_start():
             s.stop()
 
 
+def limit_before_they_meet(s):
+    """Kills a rank and takes from all what ranks meet in, after the killed one's start has asked for it; the other is stopped, so that they cannot have met."""
+    s.wait(lambda: s.log().count("ranks have met") == 2, 10, "both have met")
+    other, killed = ranks(s)[0, 0], ranks(s)[0, 1]
+    os.kill(other, signal.SIGSTOP)
+    try:
+        os.kill(killed, signal.SIGKILL)
+        s.wait(lambda: ranks(s).get((0, 1), killed) != killed and f"worker-1[{ranks(s).get((0, 1))}]: loaded" in s.log(), 10,
+               "the killed rank has loaded, and its start has asked for memory")
+        limit_files(s, NO_SEGMENT)
+    finally:
+        os.kill(other, signal.SIGCONT)
+
+
+def limit_files(s, size):
+    for pid in ranks(s).values():
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+
 def test_ranks_that_cannot_meet_take_their_time():
     """They have met, one is killed, and the memory is gone: they register anew, but not as fast as they can, and are not ready meanwhile."""
     with tempfile.TemporaryDirectory() as folder:
         with Serve(args=["--tp", 2, "--threads", 1, "--slots", 8, "--comm-form-timeout", "1s"], program=trapped(folder)) as s:
-            killed = ranks(s)[0, 1]
-            os.kill(killed, signal.SIGKILL)
-            s.wait(lambda: ranks(s).get((0, 1), killed) != killed and f"worker-1[{ranks(s).get((0, 1))}]: loaded" in s.log(), 10,
-                   "the killed rank has loaded, and its start has asked for memory")
-            for pid in ranks(s).values():
-                resource.prlimit(pid, resource.RLIMIT_FSIZE, (NO_SEGMENT, resource.RLIM_INFINITY))
+            limit_before_they_meet(s)
             lines, used = s.log().count("\n"), {pid: cpu_seconds(pid) for pid in ranks(s).values()}
             request = ("/v1/completions", {"prompt": "One", "max_tokens": 5, "ignore_eos": True, "stream": True,
                                            "stream_options": {"include_usage": True}})
@@ -180,9 +194,8 @@ def test_ranks_that_cannot_meet_take_their_time():
                 for _ in range(40):
                     await asyncio.sleep(0.1)
                     seen.append((await asyncio.to_thread(s.get, "/health/ready"))[0])
-                for pid in ranks(s).values():
-                    resource.prlimit(pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-                    assert pid in used, "a rank was started anew"
+                limit_files(s, resource.RLIM_INFINITY)
+                assert set(ranks(s).values()) == set(used), "a rank was started anew"
                 return s.log().count("\n") - lines, max(cpu_seconds(p) - used[p] for p in used)
 
             results, (written, seconds) = run_many(s.port, [request], during=watch, timeout=60)
