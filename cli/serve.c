@@ -258,9 +258,6 @@ static void build_flags(struct serve *s, enum child_role role, struct serve_mode
     if (role == CHILD_GATEWAY && serve_models_any_on_demand(&s->models) &&
         !flags_have(f, "--model-wait="))
         flags_add(f, "--model-wait=5m"); /* a large model takes its time to load */
-    /* they start together, and each would count all the memory that is free as its own */
-    if (model && !flags_have(f, "--memory-sharers="))
-        flags_add(f, "--memory-sharers=%" PRId64, serve_models_replicas(&s->models, model));
     build_names(s, role, model, f);
     flags_end(f);
 }
@@ -281,7 +278,7 @@ static void hide_api_key(struct serve *s) {
     }
 }
 
-static struct supervisor_model supervised(struct serve_model *m) {
+static struct supervisor_model supervised(const struct serve *s, struct serve_model *m) {
     const struct serve_settings *settings = m->settings;
     if (!*m->called)
         serve_model_public_name(m, m->called);
@@ -293,6 +290,9 @@ static struct supervisor_model supervised(struct serve_model *m) {
                      .pp = (uint32_t)settings->pp,
                      .stage_devices = m->devices ? m->device_words : NULL},
         .takes_gpu = !flags_have(&m->flags, "--gpu="),
+        .memory_sharers = flags_have(&m->flags, "--memory-sharers=")
+                              ? 0
+                              : (uint32_t)serve_models_replicas(&s->models, m),
         .on_demand = settings->on_demand,
         .idle_unload_ms = settings->idle_unload_ms,
         .memory_bytes = serve_model_memory(m)};
@@ -305,7 +305,7 @@ static int renew(void *ctx, uint32_t model, struct supervisor_model *next, struc
     int rc = serve_model_renew(m, &flags, err);
     if (rc)
         return rc;
-    *next = supervised(m);
+    *next = supervised(s, m);
     next->flags = flags->words.items;
     return 0;
 }
@@ -326,7 +326,7 @@ static int find_added(struct serve *s, const char *word, uint32_t place, struct 
         return rc;
     struct serve_model *m = &s->models.items[place];
     build_flags(s, CHILD_WORKER, m);
-    s->models.supervised[place] = supervised(m);
+    s->models.supervised[place] = supervised(s, m);
     return 0;
 }
 
@@ -397,7 +397,7 @@ static struct supervisor_config supervisor_config(struct serve *s) {
                                        .admin_port = s->settings->admin_port,
                                        .port = s->settings->port};
     for (uint32_t i = 0; i < s->models.count; i++)
-        s->models.supervised[i] = supervised(&s->models.items[i]);
+        s->models.supervised[i] = supervised(s, &s->models.items[i]);
     config.added_count = find_added_before(s);
     config.models = s->models.supervised;
     config.model_count = s->models.count;
@@ -487,9 +487,12 @@ static int serve(struct serve *s) {
     struct supervisor_config config = supervisor_config(s);
     const char *scheme = merged_options_text(&s->options, "tls-cert") ? "https" : "http";
     struct url_host host = url_host(s->settings->host);
-    for (uint32_t i = 0; i < s->models.count; i++)
+    for (uint32_t i = 0; i < s->models.count; i++) {
+        if (!s->models.items[i].path)
+            continue; /* the place of one that was added before and is not found any more */
         log_info("serving model=%s url=%s://%s:%" PRId64 " run_dir=%s", s->models.items[i].path,
                  scheme, host.text, s->settings->port, s->run_dir);
+    }
     rc = supervisor_run(&config, &err);
     char *added = added_path(s);
     unlink(added); /* they are served until this ends in order */

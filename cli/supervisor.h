@@ -57,6 +57,10 @@ struct supervisor_model {
     uint32_t count;     /* processes; may be scaled later */
     struct supervisor_replicas replicas;
     bool takes_gpu;
+    /* --memory-sharers=N is added: replicas that start together, of which each would count all the
+     * memory that is free as its own. It changes with every model that comes or goes, and means nothing
+     * to a worker that runs, so it is none of its settings. 0: nothing is added. */
+    uint32_t memory_sharers;
     bool on_demand;         /* loaded when it is asked for, and unloaded when it is not */
     int64_t idle_unload_ms; /* on_demand: after so long without work; 0: only to make room */
     uint64_t memory_bytes;  /* that it takes of models_memory */

@@ -181,6 +181,8 @@ static void build_argv(const struct supervisor *s, const struct child *c, struct
         flags_add(a, "--instance=%s", instance);
     if (takes_gpu(s, c))
         flags_add(a, "--gpu=%u", gpu_of(s, c->idx));
+    if (c->role == CHILD_WORKER && terms_of(s, c->idx)->memory_sharers)
+        flags_add(a, "--memory-sharers=%u", terms_of(s, c->idx)->memory_sharers);
     for (char *const *flag = flags_of(s, c->role, c->idx); flag && *flag; flag++)
         flags_add(a, "%s", *flag);
     add_rank(s, c, a);

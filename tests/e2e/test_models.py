@@ -329,6 +329,8 @@ def test_a_model_that_cannot_be_added_leaves_no_trace():
         s.wait(lambda: command(s, "status").returncode == 0, 10, "the supervisor answers again")
         s.wait(lambda: not workers_of(s, "one"), 20, "the worker of the one that is not there any more has ended")
         assert sorted(told(s)) == sorted([name, "two"]) and workers_of(s, "two") == [kept], "the other one kept its place"
+        rows = json.loads(command(s, "status", "--json").stdout)["processes"]
+        assert [p["state"] for p in rows if p["pid"] == kept] == ["running"], ("and its worker, which had nothing to do with it", rows)
         assert command(s, "load", f"one={folder}/moved").stdout == "loaded\n"
         assert workers_of(s, "two") == [kept] and answer(s, model="one")[0] == 200 and answer(s, model="two")[0] == 200
 

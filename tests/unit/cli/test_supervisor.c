@@ -346,6 +346,34 @@ TEST(supervisor_replaces_adopted_children_with_other_settings) {
     clear_place(second);
 }
 
+/* Other models came or went: a worker that runs has nothing to do with that. */
+TEST(supervisor_keeps_a_worker_that_would_share_memory_with_others_now) {
+    struct supervisor_config config = plain_config();
+    struct supervisor_model model = {
+        .name = "a", .flags = NO_FLAGS, .count = 1, .replicas = {1, 1}, .memory_sharers = 3};
+    struct family f;
+    struct buf text = {0};
+    struct error err;
+    char reply[4096] = "", wanted[64];
+    config.models = &model;
+    config.model_count = 1;
+    make_place();
+    int first = begin(&config);
+    EXPECT(wait_running(&f, 4));
+    EXPECT(arguments_of(f.pids[3], &text) && strstr(text.data, "--memory-sharers=3"));
+    kill(first, SIGKILL);
+    end_code(first, 5000);
+    model.memory_sharers = 2;
+    int second = begin(&config);
+    int64_t end = clock_ms() + 5000;
+    while (supervisor_ask(dir, "status", reply, sizeof reply, &err) && clock_ms() < end)
+        sleep_ms(10);
+    snprintf(wanted, sizeof wanted, "worker 0 running process %d (adopted)", f.pids[3]);
+    EXPECT(strstr(reply, wanted));
+    buf_release(&text);
+    clear_place(second);
+}
+
 TEST(supervisor_scales_and_remembers_it) {
     struct supervisor_config config = plain_config();
     struct family f;
