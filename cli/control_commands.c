@@ -4,6 +4,7 @@
 #include "cli/model_path.h"
 #include "cli/report.h"
 #include "cli/run_dir.h"
+#include "cli/running.h"
 #include "cli/supervisor.h"
 
 #include "formats/json_document.h"
@@ -25,8 +26,9 @@ struct settings {
     {"run-dir",   0,    OPTION_STRING,                                                             \
      AT(run_dir), NULL, .help = "The run folder that was given to trireme serve."},                \
     {                                                                                              \
-        "port", 'p', OPTION_INT, AT(port), "8000", .min = 1, .max = 65535,                         \
-                                                   .help = "Its port, when it was given none."     \
+        "port", 'p', OPTION_INT, AT(port), NULL, .min = 1, .max = 65535,                           \
+                                                 .help = "Its port; default: of the only server "  \
+                                                         "on this machine, or 8000."               \
     }
 static const struct option_row SCALE_ROWS[] = {ROWS_OF_BOTH};
 static const struct option_row STATUS_ROWS[] = {
@@ -211,6 +213,19 @@ static int list_models(const struct settings *settings, struct error *err) {
     return 0;
 }
 
+/* Returns owned, or NULL with an error. */
+static char *find_run_dir(const struct settings *settings, struct error *err) {
+    struct buf running = {0};
+    if (settings->run_dir)
+        return mem_strdup(settings->run_dir);
+    if (settings->port)
+        return run_dir_default(settings->port);
+    running_list(&running);
+    char *chosen = running_choose(buf_text(&running), err);
+    buf_release(&running);
+    return chosen;
+}
+
 static int ask(const struct option_table *table, const char *name, size_t words, int argc,
                char **argv) {
     struct settings settings = {0};
@@ -232,11 +247,10 @@ static int ask(const struct option_table *table, const char *name, size_t words,
         option_free(table, &settings);
         return rc ? 1 : 0;
     }
-    char *run_dir =
-        settings.run_dir ? mem_strdup(settings.run_dir) : run_dir_default(settings.port);
+    char *run_dir = find_run_dir(&settings, &err);
     snprintf(line, sizeof line, "%s%s%s%s%s", name, word[0] ? " " : "", word[0] ? word[0] : "",
              word[1] ? " " : "", word[1] ? word[1] : "");
-    rc = supervisor_ask(run_dir, line, reply, sizeof reply, &err);
+    rc = run_dir ? supervisor_ask(run_dir, line, reply, sizeof reply, &err) : err.code;
     if (!rc && table == &load_options &&
         !strncmp(reply, SUPERVISOR_UNKNOWN, sizeof SUPERVISOR_UNKNOWN - 1)) {
         rc = make_add_line(word[0], line, sizeof line, &err);
