@@ -7,6 +7,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -184,13 +186,26 @@ void http_conn_free(struct http_conn *conn) {
     http_server_forget(thread->server, refused);
 }
 
+/* Has the client's system taken all that was sent to it? Then nothing is lost if the connection is
+ * reset by a request that is on its way now. */
+static bool is_taken(const struct http_conn *conn) {
+    int unsent = 0;
+    return !http_conn_pending(conn) && ioctl(conn->fd, SIOCOUTQ, &unsent) == 0 && !unsent;
+}
+
 void http_conn_drain(struct http_conn *conn) {
     if (conn->state == CONN_HEAD || conn->state == CONN_BODY) /* half a request has not long */
         arm(conn->deadline, config_of(conn)->linger_ms);
     if (conn->state != CONN_IDLE || evbuffer_get_length(bufferevent_get_input(conn->bev)))
         return;
-    move(conn, CONN_LINGER);
-    http_conn_mark(conn);
+    if (is_taken(conn)) {
+        if (conn->session)
+            http_tls_close_notify(conn->session);
+        http_conn_kill(conn);
+    } else {
+        move(conn, CONN_LINGER);
+        http_conn_mark(conn);
+    }
 }
 
 /* Reads on while there is room. At its high watermark libevent calls on_readable again in every

@@ -548,9 +548,17 @@ static void finish_held(void *ctx) {
     http_stream_end(req);
 }
 
+static bool connections_are(struct bench *b, uint32_t count) {
+    int64_t end = clock_ms() + WIRE_TIMEOUT_MS;
+    while (http_server_connection_count(b->server) != count && clock_ms() < end)
+        sleep_ms(1);
+    return http_server_connection_count(b->server) == count;
+}
+
 TEST(server_drains) {
-    BENCH(b.config.thread_count = 2; b.config.idle_timeout_ms = 60000);
+    BENCH(b.config.thread_count = 2; b.config.idle_timeout_ms = b.config.linger_ms = 60000);
     int idle = wire_connect(b.port, 0), busy = wire_connect(b.port, 0);
+    int fresh = wire_connect(b.port, 0);
     EXPECT(wire_send(idle, "GET /204 HTTP/1.1\r\n" H "\r\n"));
     EXPECT(wire_read_until(idle, &in, "\r\n\r\n"));
     buf_reset(&in);
@@ -559,7 +567,9 @@ TEST(server_drains) {
     http_server_drain(b.server);
     buf_reset(&out);
     EXPECT(wire_read_all(idle, &out));
-    close(idle);
+    EXPECT(wire_read_all(fresh, &out));
+    /* clients that keep theirs open are not waited for */
+    EXPECT(connections_are(&b, 1));
     EXPECT(!http_server_wait_drained(b.server, 50));
     int late = wire_connect(b.port, 0);
     EXPECT(late < 0);
@@ -569,6 +579,8 @@ TEST(server_drains) {
     EXPECT(strstr(in.data, "begun") && strstr(in.data, " ended"));
     close(busy);
     EXPECT(http_server_wait_drained(b.server, 3000));
+    close(idle);
+    close(fresh);
 }
 
 TEST(server_free_tells_running_requests) {
