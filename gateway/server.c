@@ -721,6 +721,16 @@ static int check_media_type(const struct http_request *req, struct api_error *er
                          json);
 }
 
+/* Bodies are read as they come: one that was compressed would only be called malformed. */
+static int check_coding(const struct http_request *req, struct api_error *err) {
+    struct bytes coding = http_request_header(req, "Content-Encoding");
+    if (!coding.len || http_name_equal(coding, "identity"))
+        return 0;
+    return api_error_set(err, API_MEDIA_TYPE, NULL,
+                         "a body with 'Content-Encoding: %.*s' is not read; send it as it is",
+                         (int)MIN(coding.len, (size_t)40), (const char *)coding.data);
+}
+
 /* What the head alone tells: is the path there, and may this client ask? NULL: refused, and
  * answered. */
 static const struct route *admit(struct gateway *gw, struct call *call) {
@@ -770,7 +780,7 @@ static void on_body(void *ctx, struct http_request *req) {
     struct api_error err;
     if (!admit(gw, &call))
         return;
-    if (check_media_type(req, &err))
+    if (check_media_type(req, &err) || check_coding(req, &err))
         error_respond(req, &err);
     else
         req->holder = call.tenant;

@@ -4,8 +4,8 @@
  * Fed with pieces of a byte stream it gives a fixed sequence of events: HEAD, BODY..., DONE, or
  * BAD. It is strict where leniency has been used to smuggle requests (RFC 9112 sections 2.2, 5.1,
  * 6.3, 7.1): CRLF only; no folding; no space before a colon; Content-Length once and of digits
- * only; Transfer-Encoding exactly "chunked", never together with Content-Length; one Host. Chunk
- * extensions and trailers are bounded and dropped.
+ * only; Transfer-Encoding exactly "chunked", never together with Content-Length; one Host, which a target
+ * in absolute form repeats. Chunk extensions and trailers are bounded and dropped.
  *
  * Invariants:
  *   (1) The events (with adjoining BODY pieces joined), status and text depend on the bytes alone,
@@ -71,6 +71,7 @@ struct http_parser {
     uint32_t head_bytes;               /* consumed so far, line ends included */
     uint32_t target_start, target_end; /* offsets of the target; 0 until it begins, ends */
     uint32_t path_at, path_len, query_at, query_len;
+    uint32_t authority_at, authority_len; /* of a target in absolute form; else 0 */
     uint32_t digit_count, extension_bytes, trailer_bytes;
     uint64_t remaining;  /* of the body or the chunk */
     uint64_t body_bytes; /* so far */

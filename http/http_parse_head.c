@@ -5,6 +5,8 @@
 
 #include "base/utf8.h"
 
+#include <strings.h>
+
 enum { METHOD_MAX_BYTES = 32 };
 
 /* Bits of http_parse_internal.h by byte: 1 token, 2 text, 4 target, 8 host. */
@@ -153,7 +155,7 @@ static bool starts_with(struct bytes s, const char *prefix) {
 
 /* Absolute form: true when the authority is fine; *path is moved behind it (and may then be
  * empty). */
-static bool skip_authority(struct bytes *path) {
+static bool take_authority(struct http_parser *p, struct bytes *path) {
     size_t scheme = starts_with(*path, "http://")    ? 7
                     : starts_with(*path, "https://") ? 8
                                                      : 0,
@@ -162,6 +164,8 @@ static bool skip_authority(struct bytes *path) {
         end++;
     if (!scheme || !http_host_valid(bytes_of(path->data + scheme, end - scheme)))
         return false;
+    p->authority_at = (uint32_t)(path->data + scheme - (uint8_t *)p->head.data);
+    p->authority_len = (uint32_t)(end - scheme);
     *path = bytes_of(path->data + end, path->len - end);
     return true;
 }
@@ -194,7 +198,7 @@ static bool take_target(struct http_parser *p, struct bytes target) {
             return false;
     if (star && p->method != HTTP_OPTIONS)
         return false;
-    if (!star && (!target.len || target.data[0] != '/') && !skip_authority(&path))
+    if (!star && (!target.len || target.data[0] != '/') && !take_authority(p, &path))
         return false;
     const uint8_t *mark = path.len ? memchr(path.data, '?', path.len) : NULL;
     p->path_at = (uint32_t)(path.data - (uint8_t *)p->head.data);
@@ -245,9 +249,18 @@ bool http_host_valid(struct bytes host) {
     return true;
 }
 
+/* Who checks hosts looks at the header, and RFC 9112 (section 3.2.2) at the target: they must agree. */
+static bool same_host(const struct http_parser *p, struct bytes host) {
+    const char *authority = p->head.data + p->authority_at;
+    return host.len == p->authority_len &&
+           strncasecmp(authority, (const char *)host.data, host.len) == 0;
+}
+
 static void take_host(struct http_parser *p, struct bytes value) {
     if (!http_host_valid(value))
         http_parser_fail(p, 400, "bad Host header");
+    else if (p->authority_len && !same_host(p, value))
+        http_parser_fail(p, 400, "Host header and request target name different hosts");
 }
 
 static void take_length(struct http_parser *p, struct bytes value) {

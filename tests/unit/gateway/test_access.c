@@ -172,6 +172,9 @@ TEST(pages_elsewhere_do_not_reach_the_loopback) {
         {FROM_A_PAGE "Content-Type: application/jsonp\r\n", 415},
         {FROM_A_PAGE "Content-Type: application/x-www-form-urlencoded\r\n", 415},
         {"Sec-Fetch-Site: cross-site\r\nContent-Type: text/plain\r\n", 415},
+        {"Content-Encoding: gzip\r\n", 415},
+        {"Content-Encoding: identity, br\r\n", 415},
+        {"Content-Encoding: Identity\r\n", 200},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         client_request(w.port, "POST", "/v1/completions", cases[i].headers,
