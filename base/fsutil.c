@@ -69,6 +69,19 @@ int file_read(const char *path, size_t max_len, struct buf *out, struct error *e
     return rc;
 }
 
+struct file_mark file_mark_of(const char *path) {
+    struct stat s;
+    struct file_mark mark = {0};
+    if (stat(path, &s) == 0 && S_ISREG(s.st_mode))
+        mark = (struct file_mark){s.st_dev, s.st_ino, s.st_size, s.st_mtim};
+    return mark;
+}
+
+bool file_marks_equal(struct file_mark a, struct file_mark b) {
+    return a.device == b.device && a.inode == b.inode && a.size == b.size &&
+           a.changed.tv_sec == b.changed.tv_sec && a.changed.tv_nsec == b.changed.tv_nsec;
+}
+
 int file_read_any(const char *path, size_t max_len, struct buf *out, struct error *err) {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     if (fd < 0)

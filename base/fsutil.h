@@ -7,6 +7,9 @@
 #include "base/buf.h"
 #include "base/error.h"
 
+#include <sys/types.h>
+#include <time.h>
+
 /* Opens a regular file for reading; *out is the caller's, *len its bytes now (0 in /proc). A pipe, a
  * device or a folder is ERR_INVALID, at once: none of them is waited for. */
 MUST_CHECK int file_open(const char *path, int *out, size_t *len, struct error *err);
@@ -24,6 +27,17 @@ bool dir_exists(const char *path);
 /* with parents; an existing folder is fine */
 MUST_CHECK int dir_make(const char *path, int mode, struct error *err);
 char *path_join(const char *dir, const char *name); /* returns owned */
+
+/* What tells one content of a regular file from another; zero where there is none. Folders that are
+ * mounted into containers change by a link, which is followed. */
+struct file_mark {
+    dev_t device;
+    ino_t inode;
+    off_t size;
+    struct timespec changed;
+};
+struct file_mark file_mark_of(const char *path);
+bool file_marks_equal(struct file_mark a, struct file_mark b);
 
 struct file_map {
     const uint8_t *data;

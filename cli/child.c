@@ -87,7 +87,7 @@ NORETURN static void become(const char *exe, char *const *argv, int input, int g
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGPIPE, SIG_DFL);
-    signal(SIGHUP, SIG_DFL);
+    signal(SIGHUP, SIG_IGN); /* ends no gateway that is not yet as far as to wait for it */
     if (input < 0)
         input = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (input > 0)

@@ -44,11 +44,20 @@ static int open_loop(struct supervisor *s, struct error *err) {
     return supervisor_watch(s, s->signal_fd, SOURCE_SIGNAL, 0, err);
 }
 
+/* Gateways read their certificate and keys again. */
+static void reread_files(struct supervisor *s) {
+    for (size_t i = 0; i < s->children.count; i++)
+        if (s->children.items[i]->role == CHILD_GATEWAY)
+            child_signal(s->children.items[i], SIGHUP);
+}
+
 static void read_signals(struct supervisor *s, int64_t now_ms) {
     struct signalfd_siginfo info;
     while (read(s->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
-        if (info.ssi_signo == SIGHUP)
+        if (info.ssi_signo == SIGHUP) {
+            reread_files(s);
             continue;
+        }
         log_info("asked to end signal=%u", info.ssi_signo);
         drain_begin(s, now_ms);
     }

@@ -15,7 +15,8 @@
  *
  * Draining (SIGTERM, SIGINT): gateways are asked to end and may finish their streams, while
  * scheduler and workers are still kept alive; then the scheduler; then the workers. A second signal
- * ends everything at once. SIGHUP does nothing.
+ * ends everything at once. SIGHUP goes to the gateways, which read
+ * their certificate and keys again.
  *
  * A scheduler that sends no heartbeat for 15 s is killed and started again; a pause of the
  * supervisor itself does not count. The same goes for a worker or gateway whose pulse

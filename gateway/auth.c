@@ -125,7 +125,8 @@ static void key_release(struct auth_key *key) {
 }
 
 /* terms: of a file, where more may stand behind a key. */
-static int add_key(struct auth *a, const char *text, size_t len, bool terms, struct error *err) {
+static int add_key(struct auth_keys *keys, const char *text, size_t len, bool terms,
+                   struct error *err) {
     while (len && (*text == ' ' || *text == '\t'))
         text++, len--;
     while (len && strchr(" \t\r", text[len - 1]))
@@ -135,7 +136,7 @@ static int add_key(struct auth *a, const char *text, size_t len, bool terms, str
     struct auth_key key = {.text = mem_strndup(text, len)};
     int rc = terms ? take_terms(&key, key.text, err) : 0;
     len = strlen(key.text);
-    if (!rc && a->key_count == AUTH_KEYS_MAX)
+    if (!rc && keys->count == AUTH_KEYS_MAX)
         rc = error_set(err, ERR_LIMIT, "more than %d API keys", AUTH_KEYS_MAX);
     if (!rc && len > AUTH_KEY_BYTES_MAX)
         rc = error_set(err, ERR_LIMIT, "an API key is longer than %d bytes", AUTH_KEY_BYTES_MAX);
@@ -143,47 +144,98 @@ static int add_key(struct auth *a, const char *text, size_t len, bool terms, str
         key_release(&key);
         return rc;
     }
-    a->keys = mem_realloc(a->keys, (a->key_count + 1) * sizeof *a->keys);
+    keys->items = mem_realloc(keys->items, (keys->count + 1) * sizeof *keys->items);
     key.tenant = hash128(key.text, len, 0);
     key.metrics = key.name ? key_metrics_of(key.name) : NULL;
-    a->keys[a->key_count++] = key;
+    keys->items[keys->count++] = key;
     return 0;
 }
 
-static int add_keys(struct auth *a, const char *text, char separator, bool file,
+static int add_keys(struct auth_keys *keys, const char *text, char separator, bool file,
                     struct error *err) {
     while (text && *text) {
         const char *end = strchr(text, separator);
         size_t len = end ? (size_t)(end - text) : strlen(text);
-        if (!(file && *text == '#') && add_key(a, text, len, file, err))
+        if (!(file && *text == '#') && add_key(keys, text, len, file, err))
             return err->code;
         text = end ? end + 1 : NULL;
     }
     return 0;
 }
 
-int auth_init(struct auth *a, const char *list, const char *path, struct error *err) {
+static void keys_release(struct auth_keys *keys) {
+    for (size_t i = 0; i < keys->count; i++)
+        key_release(&keys->items[i]);
+    mem_free(keys->items);
+    *keys = (struct auth_keys){0};
+}
+
+/* Those of the list, then the file's. At a start it may be a pipe, which nobody can read twice. */
+static int read_keys(const struct auth *a, bool again, struct auth_keys *keys, struct error *err) {
+    enum { FILE_BYTES_MAX = 1 << 20 };
     struct buf file;
-    *a = (struct auth){0};
+    *keys = (struct auth_keys){0};
     buf_init(&file, 0);
-    int rc = add_keys(a, list, ',', false, err);
-    if (rc == 0 && path && *path) {
-        rc = file_read_any(path, (size_t)1 << 20, &file, err);
-        if (rc == 0)
-            rc = add_keys(a, buf_text(&file), '\n', true, err);
-        if (rc == 0 && a->key_count == 0)
-            rc = error_set(err, ERR_INVALID, "no API key in '%s'", path);
+    int rc = add_keys(keys, a->list, ',', false, err);
+    if (!rc && a->path) {
+        rc = again ? file_read(a->path, FILE_BYTES_MAX, &file, err)
+                   : file_read_any(a->path, FILE_BYTES_MAX, &file, err);
+        if (!rc)
+            rc = add_keys(keys, buf_text(&file), '\n', true, err);
+        if (!rc && !keys->count)
+            rc = error_set(err, ERR_INVALID, "no API key in '%s'", a->path);
     }
     buf_release(&file);
+    if (rc)
+        keys_release(keys);
+    return rc;
+}
+
+int auth_init(struct auth *a, const char *list, const char *path, struct error *err) {
+    *a = (struct auth){.list = mem_strdup(list ? list : ""),
+                       .path = path && *path ? mem_strdup(path) : NULL};
+    pthread_rwlock_init(&a->lock, NULL);
+    if (a->path)
+        a->mark = file_mark_of(a->path);
+    a->is_file = !file_marks_equal(a->mark, (struct file_mark){0});
+    int rc = read_keys(a, false, &a->keys, err);
+    a->open = !a->keys.count;
     if (rc)
         auth_release(a);
     return rc;
 }
 
+bool auth_changed(struct auth *a) {
+    if (!a->is_file)
+        return false;
+    struct file_mark before = a->seen;
+    a->seen = file_mark_of(a->path);
+    return file_marks_equal(a->seen, before) && !file_marks_equal(a->seen, a->mark);
+}
+
+int auth_reload(struct auth *a, struct error *err) {
+    struct auth_keys keys, before;
+    if (!a->path)
+        return 0;
+    a->mark = file_mark_of(a->path);
+    int rc = read_keys(a, true, &keys, err);
+    if (rc)
+        return rc;
+    pthread_rwlock_wrlock(&a->lock);
+    before = a->keys;
+    a->keys = keys;
+    pthread_rwlock_unlock(&a->lock);
+    keys_release(&before);
+    return 0;
+}
+
 void auth_release(struct auth *a) {
-    for (size_t i = 0; i < a->key_count; i++)
-        key_release(&a->keys[i]);
-    mem_free(a->keys);
+    if (!a->list) /* never begun */
+        return;
+    keys_release(&a->keys);
+    pthread_rwlock_destroy(&a->lock);
+    mem_free(a->list);
+    mem_free(a->path);
     *a = (struct auth){0};
 }
 
@@ -208,67 +260,83 @@ static struct bytes bearer_key(struct bytes header) {
     return bytes_of(header.data + scheme_len, header.len - scheme_len);
 }
 
-bool auth_check(const struct auth *a, struct bytes authorization, struct bytes api_key,
+bool auth_check(struct auth *a, struct bytes authorization, struct bytes api_key,
                 struct u128 *tenant) {
     bool found = false;
     *tenant = (struct u128){0};
-    if (auth_is_open(a))
+    if (a->open)
         return true;
     struct bytes given = bearer_key(authorization);
     if (given.len == 0)
         given = api_key;
     if (given.len == 0 || given.len > AUTH_KEY_BYTES_MAX)
         return false;
-    for (size_t i = 0; i < a->key_count; i++)
-        found |= equal_in_constant_time(a->keys[i].text, given);
+    pthread_rwlock_rdlock(&a->lock);
+    for (size_t i = 0; i < a->keys.count; i++)
+        found |= equal_in_constant_time(a->keys.items[i].text, given);
+    pthread_rwlock_unlock(&a->lock);
     if (found)
         *tenant = hash128(given.data, given.len, 0);
     return found;
 }
 
-int64_t auth_priority_min(const struct auth *a, struct u128 tenant, int64_t fallback) {
-    for (size_t i = 0; i < a->key_count; i++)
-        if (a->keys[i].has_priority_min && u128_equal(a->keys[i].tenant, tenant))
-            return a->keys[i].priority_min;
-    return fallback;
-}
-
-static const struct auth_key *find_key(const struct auth *a, struct u128 tenant) {
-    for (size_t i = 0; i < a->key_count; i++)
-        if (u128_equal(a->keys[i].tenant, tenant))
-            return &a->keys[i];
+/* Takes the lock, until key_done. NULL: a client without a key, or one that is no longer there. */
+static const struct auth_key *key_of(struct auth *a, struct u128 tenant) {
+    pthread_rwlock_rdlock(&a->lock);
+    for (size_t i = 0; i < a->keys.count; i++)
+        if (u128_equal(a->keys.items[i].tenant, tenant))
+            return &a->keys.items[i];
     return NULL;
 }
+static void key_done(struct auth *a) {
+    pthread_rwlock_unlock(&a->lock);
+}
 
-bool auth_allows_model(const struct auth *a, struct u128 tenant, const char *model) {
-    const struct auth_key *key = find_key(a, tenant);
+int64_t auth_priority_min(struct auth *a, struct u128 tenant, int64_t fallback) {
+    const struct auth_key *key = key_of(a, tenant);
+    int64_t least = key && key->has_priority_min ? key->priority_min : fallback;
+    key_done(a);
+    return least;
+}
+
+static bool names_model(const char *models, const char *model) {
     size_t len = strlen(model);
-    if (!key || !key->models)
-        return true;
-    for (const char *at = key->models; *at; at += strcspn(at, ","), at += *at == ',')
+    for (const char *at = models; *at; at += strcspn(at, ","), at += *at == ',')
         if (strcspn(at, ",") == len && !memcmp(at, model, len))
             return true;
     return false;
 }
 
-bool auth_is_admin(const struct auth *a, struct u128 tenant) {
-    const struct auth_key *key = find_key(a, tenant);
-    return key && key->admin;
+bool auth_allows_model(struct auth *a, struct u128 tenant, const char *model) {
+    const struct auth_key *key = key_of(a, tenant);
+    bool allowed = !key || !key->models || names_model(key->models, model);
+    key_done(a);
+    return allowed;
 }
 
-struct auth_limits auth_limits(const struct auth *a, struct u128 tenant) {
-    const struct auth_key *key = find_key(a, tenant);
+bool auth_is_admin(struct auth *a, struct u128 tenant) {
+    const struct auth_key *key = key_of(a, tenant);
+    bool admin = key && key->admin;
+    key_done(a);
+    return admin;
+}
+
+struct auth_limits auth_limits(struct auth *a, struct u128 tenant) {
     struct auth_limits limits = a->limits;
+    const struct auth_key *key = key_of(a, tenant);
     if (key && key->has_requests)
         limits.requests = key->limits.requests;
     if (key && key->has_minute_tokens)
         limits.minute_tokens = key->limits.minute_tokens;
     if (key)
         limits.weight = key->limits.weight;
+    key_done(a);
     return limits;
 }
 
-struct metric *auth_metrics(const struct auth *a, struct u128 tenant) {
-    const struct auth_key *key = find_key(a, tenant);
-    return key ? key->metrics : NULL;
+struct metric *auth_metrics(struct auth *a, struct u128 tenant) {
+    const struct auth_key *key = key_of(a, tenant);
+    struct metric *metrics = key ? key->metrics : NULL;
+    key_done(a);
+    return metrics;
 }

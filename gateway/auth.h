@@ -11,12 +11,18 @@
  * KEY") or as Anthropic's do ("X-Api-Key: KEY"); the second
  * counts where there is no Bearer.
  *
- * Threading: const after auth_init.
+ * The file may be read again while requests are judged. Of keys that it no longer names, requests
+ * that run go on.
+ *
+ * Threading: any, between auth_init and auth_release; auth_changed and auth_reload: one thread.
  */
 #ifndef GATEWAY_AUTH_H
 #define GATEWAY_AUTH_H
 
 #include "base/error.h"
+#include "base/fsutil.h"
+
+#include <pthread.h>
 
 enum {
     AUTH_KEYS_MAX = 1024,
@@ -44,35 +50,45 @@ struct auth_key {
     bool has_priority_min, admin;
     int64_t priority_min;
 };
+struct auth_keys {
+    struct auth_key *items; /* owned */
+    size_t count;
+};
 struct auth {
-    struct auth_key *keys; /* owned */
-    size_t key_count;
     struct auth_limits limits; /* of keys that do not say their own, and of clients without */
+    bool open;                 /* no key is configured: everybody may ask */
+    char *list, *path;         /* owned; NULL: none */
+    bool is_file;              /* the path is no pipe, and may be read again */
+    struct file_mark mark;     /* of the file, when it was read last (or that was tried) */
+    struct file_mark seen;     /* and when auth_changed looked last */
+    pthread_rwlock_t lock;
+    struct auth_keys keys; /* under the lock */
 };
 
-/* list, path: NULL or empty: none. */
+/* list, path: NULL or empty: none. Copies both. Where it fails there is nothing to release. */
 MUST_CHECK int auth_init(struct auth *auth, const char *list, const char *path, struct error *err);
-/* Frees the keys. */
+/* Whether the file is another one than when it was read last, and the same as a call ago: it is not
+ * being written now. */
+bool auth_changed(struct auth *auth);
+/* Reads the file again. Where that fails, the keys stay as they are. Without a file nothing happens. */
+MUST_CHECK int auth_reload(struct auth *auth, struct error *err);
+/* Frees the keys. Of one that is zero nothing. */
 void auth_release(struct auth *auth);
-/* True when no key is configured: everybody may ask. */
-static inline bool auth_is_open(const struct auth *auth) {
-    return auth->key_count == 0;
-}
 /* Judges the values of the headers Authorization and X-Api-Key ({NULL, 0}: not sent). *tenant is
  * the key's identity, zero when there are no keys; it does not depend on which header brought it. */
-bool auth_check(const struct auth *auth, struct bytes authorization, struct bytes api_key,
+bool auth_check(struct auth *auth, struct bytes authorization, struct bytes api_key,
                 struct u128 *tenant);
 
 /* Whether requests of this tenant may be for this model. */
-bool auth_allows_model(const struct auth *auth, struct u128 tenant, const char *model);
+bool auth_allows_model(struct auth *auth, struct u128 tenant, const char *model);
 /* Whether this tenant may load and unload models: only a key that says so. */
-bool auth_is_admin(const struct auth *auth, struct u128 tenant);
+bool auth_is_admin(struct auth *auth, struct u128 tenant);
 /* What this tenant may have. */
-struct auth_limits auth_limits(const struct auth *auth, struct u128 tenant);
+struct auth_limits auth_limits(struct auth *auth, struct u128 tenant);
 /* What is counted of this tenant's requests (key_metrics.h); NULL: its key has no name. */
-struct metric *auth_metrics(const struct auth *auth, struct u128 tenant);
+struct metric *auth_metrics(struct auth *auth, struct u128 tenant);
 /* The lowest number that requests of this tenant may give as their priority: what its key says, else
  * `fallback`. */
-int64_t auth_priority_min(const struct auth *auth, struct u128 tenant, int64_t fallback);
+int64_t auth_priority_min(struct auth *auth, struct u128 tenant, int64_t fallback);
 
 #endif

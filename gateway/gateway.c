@@ -161,7 +161,7 @@ uint16_t gateway_port(const struct gateway *gw) {
     return http_server_port(gw->http);
 }
 
-void gateway_renew_certificate(struct gateway *gw, bool asked) {
+static void renew_certificate(struct gateway *gw, bool asked) {
     struct error err;
     if (!gw->tls || (!asked && !http_tls_changed(gw->tls)))
         return;
@@ -170,6 +170,22 @@ void gateway_renew_certificate(struct gateway *gw, bool asked) {
     else
         log_info("new connections have the TLS certificate as it is now file=%s",
                  gw->settings.tls_cert);
+}
+
+static void renew_keys(struct gateway *gw, bool asked) {
+    struct error err;
+    if (!gw->auth.path || (!asked && !auth_changed(&gw->auth)))
+        return;
+    if (auth_reload(&gw->auth, &err))
+        log_error("the API keys of before stay: %s", err.text);
+    else
+        log_info("requests have the API keys as they are now count=%zu file=%s",
+                 gw->auth.keys.count, gw->auth.path);
+}
+
+void gateway_renew(struct gateway *gw, bool asked) {
+    renew_certificate(gw, asked);
+    renew_keys(gw, asked);
 }
 
 bool gateway_drain(struct gateway *gw) {

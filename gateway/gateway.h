@@ -24,9 +24,9 @@ MUST_CHECK int gateway_new(struct gateway **out, const struct gateway_settings *
                            struct error *err);
 /* The port that it listens on. */
 uint16_t gateway_port(const struct gateway *gw);
-/* Reads the certificate again when a file of it has changed, or when asked to. Without TLS nothing.
- * From one thread. */
-void gateway_renew_certificate(struct gateway *gw, bool asked);
+/* Reads the certificate and the file of keys again when they have changed, or when asked to. What
+ * there is none of is no matter. From one thread. */
+void gateway_renew(struct gateway *gw, bool asked);
 /* Takes nothing new, waits until running requests have ended or settings.drain_ms passed. True when
  * all ended. */
 bool gateway_drain(struct gateway *gw);

@@ -80,7 +80,7 @@ static const struct option_row rows[] = {
     {.name = "api-key-file",
      .type = OPTION_STRING,
      .offset = AT(api_key_file),
-     .help = "File with API keys, one a line."},
+     .help = "File with API keys, one a line; read again when it has changed, or on SIGHUP."},
     {.name = "allow-hosts",
      .type = OPTION_STRING,
      .offset = AT(allow_hosts),
@@ -326,8 +326,8 @@ const struct option_table gateway_options = {
     .count = ARRAY_LEN(rows),
     .title = "The HTTP API (gateway)"};
 
-/* Blocked before any thread starts, so that only wait_for_end takes them. SIGHUP reads a certificate
- * again; without one there is nothing to do, and no reason to cut the streams. */
+/* Blocked before any thread starts, so that only wait_for_end takes them. SIGHUP reads certificate
+ * and keys again; without them there is nothing to do, and no reason to cut the streams. */
 static void block_signals(sigset_t *set) {
     sigemptyset(set);
     sigaddset(set, SIGHUP);
@@ -347,14 +347,14 @@ static void raise_file_limit(int64_t connections_max) {
                  (unsigned long long)limit.rlim_cur, (long long)connections_max);
 }
 
-static void wait_for_end(struct gateway *gw, const sigset_t *signals, bool has_certificate) {
+static void wait_for_end(struct gateway *gw, const sigset_t *signals) {
     static const struct timespec LOOK = {.tv_sec = 2}; /* for files that have changed */
+    bool has_files = gw->settings.tls_cert || gw->settings.api_key_file;
     for (;;) {
-        int number = sigtimedwait(signals, NULL, has_certificate ? &LOOK : NULL);
+        int number = sigtimedwait(signals, NULL, has_files ? &LOOK : NULL);
         if (number == SIGTERM || number == SIGINT)
             return;
-        if (has_certificate)
-            gateway_renew_certificate(gw, number == SIGHUP);
+        gateway_renew(gw, number == SIGHUP);
     }
 }
 
@@ -382,7 +382,7 @@ static int serve(const struct gateway_settings *settings) {
     sandbox_start(settings->sandbox, sandbox_need_of(settings->scheduler) | traces);
     log_info("listening host=%s port=%u tls=%s scheduler=%s", settings->host, gateway_port(gw),
              settings->tls_cert ? "on" : "off", settings->scheduler);
-    wait_for_end(gw, &signals, settings->tls_cert);
+    wait_for_end(gw, &signals);
     bool drained = gateway_drain(gw);
     if (!drained)
         log_warn("streams were cut: they did not end in time");

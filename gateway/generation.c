@@ -379,7 +379,7 @@ static int init_submissions(struct generation *gen, struct u128 first, struct er
 }
 
 static int check_priority(const struct generation *gen, struct api_error *err) {
-    const struct gateway *gw = gen->thread->gw;
+    struct gateway *gw = gen->thread->gw;
     int64_t least = auth_priority_min(&gw->auth, gen->terms.tenant, gw->settings.priority_min);
     if (gen->probe.done || gen->request.priority >= least)
         return 0;
@@ -652,7 +652,7 @@ static int start_reading(struct generation *gen, struct api_error *err) {
 
 /* 0: it may wait. A key has no model loaded that it may not use. */
 static int check_wait(const struct generation *gen, enum model_found found, struct api_error *err) {
-    const struct gateway *gw = gen->thread->gw;
+    struct gateway *gw = gen->thread->gw;
     char own[MODEL_NAME_MAX], why[MODEL_FAILURE_MAX];
     if (found != MODEL_NOT_READY)
         return prepare_refuse_model(found, gen->request.model, err);

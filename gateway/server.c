@@ -168,7 +168,7 @@ struct model_list {
 };
 
 static bool is_told(const struct call *c, const struct model_info *info) {
-    const struct gateway *gw = c->thread->gw;
+    struct gateway *gw = c->thread->gw;
     return (info->servable || gw->settings.models_on_demand) &&
            auth_allows_model(&gw->auth, c->tenant, info->own_name);
 }

@@ -3,6 +3,7 @@
 #include "http/http_tls_internal.h"
 
 #include "base/base.h"
+#include "base/fsutil.h"
 #include "http/tls_libraries.h"
 
 #include <errno.h>
@@ -12,34 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What tells one content of a file from another; zero when there is no file. Folders that are
- * mounted into containers change by a link, which stat follows. */
-struct file_mark {
-    dev_t device;
-    ino_t inode;
-    off_t size;
-    struct timespec changed;
-};
-
 struct http_tls {
     char *certificate_file, *key_file;
     struct file_mark certificate_mark, key_mark; /* when they were read last */
     pthread_mutex_t lock;
     SSL_CTX *settings; /* under the lock: what connections begin with */
 };
-
-static struct file_mark mark_of(const char *path) {
-    struct stat s;
-    struct file_mark mark = {0};
-    if (stat(path, &s) == 0)
-        mark = (struct file_mark){s.st_dev, s.st_ino, s.st_size, s.st_mtim};
-    return mark;
-}
-
-static bool marks_equal(struct file_mark a, struct file_mark b) {
-    return a.device == b.device && a.inode == b.inode && a.size == b.size &&
-           a.changed.tv_sec == b.changed.tv_sec && a.changed.tv_nsec == b.changed.tv_nsec;
-}
 
 /* ---- reading ---- */
 
@@ -112,8 +91,8 @@ static void restrict_protocol(SSL_CTX *settings) {
 }
 
 static int read_settings(struct http_tls *tls, SSL_CTX **out, struct error *err) {
-    tls->certificate_mark = mark_of(tls->certificate_file);
-    tls->key_mark = mark_of(tls->key_file);
+    tls->certificate_mark = file_mark_of(tls->certificate_file);
+    tls->key_mark = file_mark_of(tls->key_file);
     *out = SSL_CTX_new(TLS_server_method());
     if (!*out)
         return error_set(err, ERR_UNSUPPORTED, "OpenSSL cannot begin: %s", reason());
@@ -143,8 +122,8 @@ int http_tls_new(struct http_tls **out, const char *certificate_file, const char
 }
 
 bool http_tls_changed(const struct http_tls *tls) {
-    return !marks_equal(mark_of(tls->certificate_file), tls->certificate_mark) ||
-           !marks_equal(mark_of(tls->key_file), tls->key_mark);
+    return !file_marks_equal(file_mark_of(tls->certificate_file), tls->certificate_mark) ||
+           !file_marks_equal(file_mark_of(tls->key_file), tls->key_mark);
 }
 
 /* Connections that run keep the settings that they began with: OpenSSL counts its users. */

@@ -2,6 +2,8 @@
 running streams; who is refused, and with which words."""
 import asyncio
 import contextlib
+import http.client
+import json
 import os
 import re
 import shutil
@@ -191,3 +193,36 @@ def test_processes_started_by_hand_with_keys_of_their_own():
                 child.kill()
                 child.wait()
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_keys_of_clients_are_read_again():
+    """By SIGHUP to the supervisor, and without it; a wrong file changes nothing, and a stream outlives its key."""
+    story = {"prompt": "Once upon a time", "max_tokens": 300, "ignore_eos": True, "stream": True}
+    with tempfile.TemporaryDirectory(prefix="trm-") as folder:
+        path = f"{folder}/clients"
+
+        def write(text):
+            Path(f"{path}.new").write_text(text)
+            os.replace(f"{path}.new", path)
+
+        def status(s, key):
+            return s.get("/v1/models", headers={"Authorization": f"Bearer {key}"})[0]
+        write("first\n")
+        with Serve(gateways=2, args=["--api-key-file", path, "--threads", 1, "--min-step-ms", 5]) as s:
+            told = lambda line, count: s.wait(lambda: s.log().count(line) >= count, 10, f"{count} of '{line}'")
+            connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+            connection.request("POST", "/v1/completions", json.dumps(story), {"Content-Type": "application/json", "Authorization": "Bearer first"})
+            answer = connection.getresponse()
+            assert answer.status == 200 and status(s, "second") == 401
+            write("second\n")
+            os.kill(s.supervisor_pid(), signal.SIGHUP)
+            told("requests have the API keys as they are now count=1", 2)
+            assert {status(s, "second") for _ in range(8)} == {200} and {status(s, "first") for _ in range(8)} == {401}
+            assert b"[DONE]" in answer.read()
+            write("# nobody\n")
+            os.kill(s.supervisor_pid(), signal.SIGHUP)
+            told(f"the API keys of before stay: no API key in '{path}'", 2)
+            assert status(s, "second") == 200
+            write("second\nthird\n")
+            told("requests have the API keys as they are now count=2", 2)
+            assert {status(s, "third") for _ in range(8)} == {200}

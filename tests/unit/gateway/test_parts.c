@@ -1,4 +1,5 @@
 /* The smaller parts: the table of request ids, API keys, mailboxes, cutting Deltas into mails. */
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -51,7 +52,7 @@ TEST(keys_open_the_door) {
     struct error err;
     struct u128 tenant, other;
     EXPECT_EQ(auth_init(&auth, "alpha, beta", NULL, &err), 0);
-    EXPECT_EQ(auth.key_count, 2);
+    EXPECT_EQ(auth.keys.count, 2);
     EXPECT(auth_check(&auth, bytes_str("Bearer alpha"), no_key, &tenant));
     EXPECT(auth_check(&auth, bytes_str("bEARER beta"), no_key, &other));
     EXPECT(!u128_is_zero(tenant) && !u128_equal(tenant, other));
@@ -76,8 +77,8 @@ TEST(keys_open_the_door) {
     static const char *const refused_keys[] = {"", "alph", "alphaa", "Bearer alpha"};
     for (size_t i = 0; i < ARRAY_LEN(refused_keys); i++)
         EXPECT(!auth_check(&auth, no_key, bytes_str(refused_keys[i]), &tenant));
-    auth_release(&auth);
     EXPECT_EQ(auth_priority_min(&auth, tenant, 7), 7);
+    auth_release(&auth);
     EXPECT_EQ(auth_init(&auth, "", "", &err), 0);
     EXPECT(auth_check(&auth, bytes_of(NULL, 0), no_key, &tenant));
     EXPECT(u128_is_zero(tenant));
@@ -118,7 +119,7 @@ TEST(keys_come_from_a_file) {
     EXPECT(fd >= 0 && write(fd, text, sizeof text - 1) == (ssize_t)(sizeof text - 1));
     close(fd);
     EXPECT_EQ(auth_init(&auth, NULL, path, &err), 0);
-    EXPECT_EQ(auth.key_count, 2);
+    EXPECT_EQ(auth.keys.count, 2);
     EXPECT(auth_check(&auth, bytes_str("Bearer one"), no_key, &tenant) &&
            auth_check(&auth, bytes_str("Bearer two"), no_key, &tenant));
     EXPECT(!auth_check(&auth, bytes_str("Bearer # people"), no_key, &tenant));
@@ -136,6 +137,79 @@ static int auth_of_text(struct auth *auth, const char *text, struct error *err) 
     int rc = auth_init(auth, NULL, path, err);
     unlink(path);
     return rc;
+}
+
+static bool opens(struct auth *auth, const char *bearer) {
+    struct u128 tenant;
+    return auth_check(auth, bytes_str(bearer), no_key, &tenant);
+}
+
+TEST(keys_are_read_again) {
+    char path[] = "/tmp/trireme-keys-XXXXXX";
+    struct auth auth;
+    struct error err;
+    struct u128 tenant;
+    int fd = mkstemp(path);
+    CHECK(fd >= 0 && close(fd) == 0);
+    CHECK(file_write_atomic(path, "one models=a\n", 13, 0600, &err) == 0);
+    EXPECT_EQ(auth_init(&auth, "always", path, &err), 0);
+    EXPECT(!auth_changed(&auth) && !auth_changed(&auth));
+    CHECK(file_write_atomic(path, "one admin\ntwo\n", 14, 0600, &err) == 0);
+    EXPECT(!auth_changed(&auth)); /* it might still be written */
+    EXPECT(auth_changed(&auth) && opens(&auth, "Bearer one") && !opens(&auth, "Bearer two"));
+    EXPECT_EQ(auth_reload(&auth, &err), 0);
+    EXPECT(!auth_changed(&auth) && opens(&auth, "Bearer two") && opens(&auth, "Bearer always"));
+    EXPECT(auth_check(&auth, bytes_str("Bearer one"), no_key, &tenant));
+    EXPECT(auth_is_admin(&auth, tenant) && auth_allows_model(&auth, tenant, "b"));
+    /* what cannot be taken, and a file that is gone, change nothing; each is tried once */
+    CHECK(file_write_atomic(path, "two\nthree requests=x\n", 21, 0600, &err) == 0);
+    EXPECT(!auth_changed(&auth) && auth_changed(&auth));
+    EXPECT_EQ(auth_reload(&auth, &err), ERR_INVALID);
+    unlink(path);
+    EXPECT(!auth_changed(&auth) && auth_changed(&auth));
+    EXPECT(auth_reload(&auth, &err) != 0);
+    EXPECT(!auth_changed(&auth) && opens(&auth, "Bearer one") && opens(&auth, "Bearer two"));
+    CHECK(file_write_atomic(path, "three\n", 6, 0600, &err) == 0);
+    EXPECT(!auth_changed(&auth) && auth_changed(&auth));
+    EXPECT_EQ(auth_reload(&auth, &err), 0);
+    EXPECT(opens(&auth, "Bearer three") && !opens(&auth, "Bearer one"));
+    auth_release(&auth);
+    unlink(path);
+}
+
+struct judge {
+    struct auth *auth;
+    _Atomic bool ends;
+    uint64_t refused;
+};
+
+static void *judge_requests(void *arg) {
+    struct judge *j = arg;
+    const struct u128 tenant = hash128("same", 4, 0);
+    while (!j->ends) {
+        j->refused += !opens(j->auth, "Bearer same");
+        j->refused += !auth_allows_model(j->auth, tenant, "b");
+    }
+    return NULL;
+}
+
+TEST(keys_are_read_again_while_others_ask) {
+    char path[] = "/tmp/trireme-keys-XXXXXX";
+    struct auth auth;
+    struct error err;
+    pthread_t thread;
+    int fd = mkstemp(path);
+    CHECK(fd >= 0 && write(fd, "same models=a,b\n", 16) == 16 && close(fd) == 0);
+    EXPECT_EQ(auth_init(&auth, NULL, path, &err), 0);
+    struct judge j = {.auth = &auth};
+    CHECK(pthread_create(&thread, NULL, judge_requests, &j) == 0);
+    for (int i = 0; i < 200; i++)
+        EXPECT_EQ(auth_reload(&auth, &err), 0);
+    j.ends = true;
+    pthread_join(thread, NULL);
+    EXPECT_EQ(j.refused, 0);
+    auth_release(&auth);
+    unlink(path);
 }
 
 TEST(keys_have_their_own_priorities) {
