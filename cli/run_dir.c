@@ -59,57 +59,82 @@ static int check_private(int fd, const char *path, struct error *err) {
     return 0;
 }
 
+enum { LINKS_MAX = 8 }; /* on one way */
+
+static int walk(const char *path, bool last_is_ours, int links_left, int *fd_out,
+                struct error *err);
+
+/* Where a link of ours or root's leads to: the folders on that way are looked at, too. `path` is the
+ * link's own. */
+static int follow(int parent, const char *name, const char *path, int links_left, int *fd_out,
+                  struct error *err) {
+    char target[4096];
+    ssize_t len = readlinkat(parent, name, target, sizeof target);
+    if (len < 0)
+        return error_set_errno(err, "cannot read the link '%s'", path);
+    if (len == sizeof target || !links_left)
+        return error_set(err, ERR_INVALID,
+                         "the links on the way to the run folder do not end at '%s'; give another "
+                         "--run-dir",
+                         path);
+    struct buf way;
+    buf_init(&way, 0);
+    if (*target != '/')
+        buf_addf(&way, "%.*s/", (int)(strrchr(path, '/') - path), path);
+    buf_add(&way, target, (size_t)len);
+    int rc = walk(buf_text(&way), false, links_left - 1, fd_out, err);
+    buf_release(&way);
+    return rc;
+}
+
 /* The folder `name` of the folder `parent`, made when it is not there. A link is followed when it is
- * ours or root's, and never the last one. `path`: for the error's text. */
-static int open_folder(int parent, const char *name, const char *path, bool last,
-                       struct error *err) {
+ * ours or root's, and never the last one. `path`: its own. 0, with *fd_out, or a code. */
+static int open_folder(int parent, const char *name, const char *path, bool last, int links_left,
+                       int *fd_out, struct error *err) {
     const int flags = (last ? O_RDONLY : O_PATH) | O_DIRECTORY | O_CLOEXEC;
     struct stat st;
     int made = mkdirat(parent, name, 0700) ? errno : 0;
-    int fd = openat(parent, name, flags | O_NOFOLLOW);
-    if (fd >= 0)
-        return fd;
+    *fd_out = openat(parent, name, flags | O_NOFOLLOW);
+    if (*fd_out >= 0)
+        return 0;
     int saved = errno == ENOENT ? made : errno;
     bool link = !fstatat(parent, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISLNK(st.st_mode);
-    bool trusted = link && !last && (st.st_uid == 0 || st.st_uid == geteuid());
-    if (link && !trusted) {
-        error_set(err, ERR_INVALID, "'%s' is a link, and may lead anywhere; give another --run-dir",
-                  path);
-        return -1;
-    }
-    if (trusted)
-        fd = openat(parent, name, flags);
-    if (!trusted)
-        errno = saved;
-    if (fd < 0)
-        error_set_errno(err, "cannot make or open the folder '%s'", path);
-    return fd;
+    if (link && !last && (st.st_uid == 0 || st.st_uid == geteuid()))
+        return follow(parent, name, path, links_left, fd_out, err);
+    if (link)
+        return error_set(err, ERR_INVALID,
+                         "'%s' is a link, and may lead anywhere; give another --run-dir", path);
+    errno = saved;
+    return error_set_errno(err, "cannot make or open the folder '%s'", path);
 }
 
-/* From the root down by descriptors: what was looked at is what is used. 0, or a code. */
-static int walk(const char *path, struct error *err) {
-    char *text = mem_strndup(path, strlen(path)), *at = text;
+/* From the root down by descriptors: what was looked at is what is used. 0, with *fd_out the caller's,
+ * or a code. */
+static int walk(const char *path, bool last_is_ours, int links_left, int *fd_out,
+                struct error *err) {
+    char *text = mem_strdup(path), *at = text;
     int fd = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), rc = 0;
     if (fd < 0)
         rc = error_set_errno(err, "cannot open '/'");
     while (rc == 0 && *(at += strspn(at, "/")) != 0) {
         size_t len = strcspn(at, "/");
-        bool last = at[len + strspn(at + len, "/")] == 0;
+        bool last = last_is_ours && at[len + strspn(at + len, "/")] == 0;
         char *name = mem_strndup(at, len), rest = at[len];
+        int next = -1;
         at[len] = 0; /* text is the path up to here */
-        int next = open_folder(fd, name, text, last, err);
-        rc = next < 0 ? err->code
-             : last   ? check_private(next, text, err)
-                      : check_parent(next, text, err);
+        rc = open_folder(fd, name, text, last, links_left, &next, err);
+        if (!rc)
+            rc = last ? check_private(next, text, err) : check_parent(next, text, err);
         close(fd);
         fd = next;
         at[len] = rest;
         at += len;
         mem_free(name);
     }
-    if (fd >= 0)
-        close(fd);
     mem_free(text);
+    if (rc && fd >= 0)
+        close(fd);
+    *fd_out = rc ? -1 : fd;
     return rc;
 }
 
@@ -121,7 +146,10 @@ int run_dir_make(const char *path, struct error *err) {
             err, ERR_INVALID,
             "the run folder '%s' is too long for the names of sockets (%d bytes at most)", path,
             RUN_DIR_MAX);
-    return walk(path, err);
+    int fd, rc = walk(path, true, LINKS_MAX, &fd, err);
+    if (!rc)
+        close(fd);
+    return rc;
 }
 
 /* Who holds the lock wrote its number there: only for the error's text. */

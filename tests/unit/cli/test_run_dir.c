@@ -26,7 +26,9 @@ static const char *in(struct place *p, const char *name) {
 }
 
 static void place_end(struct place *p) {
-    static const char *const names[] = {"a/b", "a", "link", "real/b", "real", "file"};
+    static const char *const names[] = {
+        "a/b", "a",   "link",          "real/b",        "real",        "file",  "near",
+        "one", "two", "theirs/ours/b", "theirs/ours/c", "theirs/ours", "theirs"};
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         (void)remove(in(p, names[i]));
     EXPECT(rmdir(p->root) == 0);
@@ -80,6 +82,34 @@ TEST(run_folder_is_refused_behind_another_user) {
     EXPECT(symlink(p.other, in(&p, "link")) == 0 && lchown(p.path, 65534, 65534) == 0);
     EXPECT_EQ(run_dir_make(in(&p, "link/b"), &p.err), ERR_INVALID);
     EXPECT(strstr(p.err.text, "is a link"));
+    place_end(&p);
+}
+
+/* A link of our own leads to a folder of ours: who owns one between could put another in its place. */
+TEST(run_folder_is_refused_behind_a_link_through_another_users) {
+    struct place p;
+    if (geteuid() != 0)
+        return; /* only root can make another's */
+    EXPECT(place_new(&p));
+    EXPECT(mkdir(in(&p, "theirs"), 0700) == 0 && mkdir(in(&p, "theirs/ours"), 0700) == 0);
+    snprintf(p.other, sizeof p.other, "%s", p.path);
+    EXPECT(symlink(p.other, in(&p, "link")) == 0 && symlink("theirs/ours", in(&p, "near")) == 0);
+    EXPECT_EQ(run_dir_make(in(&p, "link/b"), &p.err), 0);
+    EXPECT_EQ(run_dir_make(in(&p, "near/c"), &p.err), 0);
+    EXPECT(dir_exists(in(&p, "theirs/ours/b")) && dir_exists(in(&p, "theirs/ours/c")));
+    EXPECT(chown(in(&p, "theirs"), 65534, 65534) == 0);
+    EXPECT_EQ(run_dir_make(in(&p, "link/b"), &p.err), ERR_INVALID);
+    EXPECT(strstr(p.err.text, "another user's") && strstr(p.err.text, "theirs"));
+    EXPECT_EQ(run_dir_make(in(&p, "near/c"), &p.err), ERR_INVALID);
+    place_end(&p);
+}
+
+TEST(run_folder_is_behind_no_ring_of_links) {
+    struct place p;
+    EXPECT(place_new(&p));
+    EXPECT(symlink("two", in(&p, "one")) == 0 && symlink("one", in(&p, "two")) == 0);
+    EXPECT_EQ(run_dir_make(in(&p, "one/b"), &p.err), ERR_INVALID);
+    EXPECT(strstr(p.err.text, "do not end"));
     place_end(&p);
 }
 
