@@ -2,6 +2,7 @@
 
 #include "cli/model_path.h"
 #include "cli/progress.h"
+#include "gateway/health.h"
 
 #include "base/clock.h"
 #include "base/loopback.h"
@@ -82,6 +83,10 @@ static int wait_ready(struct talk *t, struct error *err) {
             break;
         }
         progress_show(&progress, 0, 0);
+        if (strstr(buf_text(&body), HEALTH_BROKEN)) {
+            rc = error_set(err, ERR_INVALID, "the model's tokenizer or template cannot be used");
+            break;
+        }
         if (waitpid(t->server_pid, NULL, WNOHANG) == t->server_pid) {
             t->server_pid = 0;
             rc = error_set(err, ERR_CLOSED, "the server ended before it was ready");

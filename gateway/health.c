@@ -14,7 +14,9 @@ static const char *what_is_missing(struct gateway *gw) {
         return "no scheduler answers";
     struct served_model *model = model_table_any_ready(gw->models);
     served_model_put(model);
-    return model || gw->settings.models_on_demand ? NULL : "no model is ready";
+    if (model || gw->settings.models_on_demand)
+        return NULL;
+    return model_table_is_broken(gw->models) ? HEALTH_BROKEN : "no model is ready";
 }
 
 const char *health_not_ready(struct gateway *gw) {

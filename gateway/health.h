@@ -15,6 +15,9 @@
 
 enum { HEALTH_FRESH_MS = 500 };
 
+/* Why not, where waiting does not help (model_table_is_broken). */
+#define HEALTH_BROKEN "the model's tokenizer or template cannot be used; the log says why"
+
 /* NULL when ready, else why not: a static text fit for a client. */
 const char *health_not_ready(struct gateway *gw);
 /* Each ends the request, or keeps it until a result comes. */

@@ -186,6 +186,18 @@ static bool is_broken(const struct model_table *t, struct u128 bundle) {
     return false;
 }
 
+bool model_table_is_broken(struct model_table *t) {
+    bool broken = false, served = false;
+    pthread_mutex_lock(&t->mutex);
+    for (size_t i = 0; i < t->entry_count; i++) {
+        const struct entry *e = &t->entries[i];
+        served |= e->served != NULL;
+        broken |= e->replicas_ready && is_broken(t, e->bundle);
+    }
+    pthread_mutex_unlock(&t->mutex);
+    return broken && !served;
+}
+
 /* Makes the entry's served model when its bundle is here. */
 static bool serve(struct model_table *t, struct entry *e) {
     struct text_model *text = find_text(t, e->bundle);

@@ -125,6 +125,9 @@ bool model_table_failure(struct model_table *table, struct bytes name, int64_t n
 /* A model that has a ready replica and a compiled bundle, as a reference: the first served name's, or
  * any. NULL: none. */
 struct served_model *model_table_any_ready(struct model_table *table);
+/* Whether no model can be served, and the bundle of one that has ready replicas cannot be used here:
+ * waiting does not help. */
+bool model_table_is_broken(struct model_table *table);
 /* Takes a Status. */
 void model_table_status(struct model_table *table, const struct wire_status *status,
                         int64_t now_ms);

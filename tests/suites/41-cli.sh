@@ -146,6 +146,8 @@ check bench_of_nothing says 2 'say serve, compare, plot or a model' "$trireme" b
 check list_says_where says 0 "$dir/hub" env HF_HUB_CACHE="$dir/hub" "$trireme" list -v
 check version_by_a_letter says 0 'trireme 0.' "$trireme" -V
 check run_without_a_template_names_raw says 1 'trireme run --raw' "$trireme" run --max-tokens 3 "$dir/plain" hello
+mkdir "$dir/torn" && cp "$model/config.json" "$dir/torn/" && ln -s "$(realpath "$model")/model.safetensors" "$dir/torn/" && echo '{"model":{"vocab":{"a":"b"}}}' >"$dir/torn/tokenizer.json"
+check run_with_a_torn_tokenizer_ends says 1 'bundle cannot be used: tokenizer.json' "$trireme" run "$dir/torn" Hi
 left_over() { [ "$(ls -d /tmp/trireme-talk-* 2>/dev/null)" = "$talks" ] || { echo "$talks"; ls -d /tmp/trireme-talk-*; return 1; }; }
 edits=
 ldd "$trireme" 2>/dev/null | grep -q libedit || edits=--plain
