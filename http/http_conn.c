@@ -177,6 +177,7 @@ void http_conn_free(struct http_conn *conn) {
     bufferevent_free(conn->bev);
     http_tls_end(&conn->session);
     close(conn->fd);
+    http_network_leave(&thread->server->networks, conn->network);
     http_parser_release(&conn->parser);
     buf_release(&conn->body);
     buf_release(&conn->out);
@@ -501,15 +502,16 @@ static struct bufferevent *new_bufferevent(struct http_conn *conn) {
                : bufferevent_socket_new(thread->base, conn->fd, 0);
 }
 
-void http_conn_new(struct http_thread *thread, int fd, const char *peer, struct u128 address,
-                   bool refused) {
+void http_conn_new(const struct http_newcomer *newcomer) {
     struct http_conn *conn = mem_alloc(sizeof *conn);
+    struct http_thread *thread = newcomer->thread;
     conn->thread = thread;
-    conn->address = address;
-    conn->holder = http_server_holder(thread->server, address);
-    conn->refused = refused;
-    conn->fd = fd;
-    memcpy(conn->peer, peer, sizeof conn->peer);
+    conn->address = newcomer->address;
+    conn->network = newcomer->network;
+    conn->holder = http_server_holder(thread->server, conn->address);
+    conn->refused = newcomer->refused;
+    conn->fd = newcomer->fd;
+    memcpy(conn->peer, newcomer->peer, sizeof conn->peer);
     conn->bev = new_bufferevent(conn);
     conn->deadline = evtimer_new(thread->base, on_deadline, conn);
     CHECK(conn->bev && conn->deadline);
@@ -523,7 +525,7 @@ void http_conn_new(struct http_thread *thread, int fd, const char *peer, struct 
     set_up(conn);
     count_waiting(conn, true);
     arm_deadline(conn);
-    if (refused)
+    if (conn->refused)
         http_conn_reject(conn, 503, "too many connections");
     else if (atomic_load(&thread->server->draining))
         http_conn_drain(conn);

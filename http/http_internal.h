@@ -10,6 +10,7 @@
 
 #include "base/vec.h"
 #include "http/http_metrics.h"
+#include "http/http_network.h"
 #include "http/http_parse.h"
 #include "http/http_server.h"
 #include "http/http_share.h"
@@ -39,17 +40,18 @@ struct http_conn {
     struct http_conn *prev, *next; /* thread's list */
     struct http_conn *next_dirty;
     enum conn_state state;
-    bool dirty;           /* on the thread's dirty list */
-    bool keep_alive;      /* after the present response */
-    bool bodiless;        /* response to HEAD, or 204, 304: no body bytes are sent */
-    bool chunked;         /* the stream */
-    bool answered;        /* a request has been answered before: idle_timeout counts */
-    bool peer_done;       /* EOF was read */
-    bool shut;            /* our side is shut down */
-    bool want_drain;      /* http_stream_write has said false */
-    bool refused;         /* it only gets a 503 */
-    bool waits;           /* no request of it runs: counted for its address */
-    struct u128 address;  /* http_address_of */
+    bool dirty;          /* on the thread's dirty list */
+    bool keep_alive;     /* after the present response */
+    bool bodiless;       /* response to HEAD, or 204, 304: no body bytes are sent */
+    bool chunked;        /* the stream */
+    bool answered;       /* a request has been answered before: idle_timeout counts */
+    bool peer_done;      /* EOF was read */
+    bool shut;           /* our side is shut down */
+    bool want_drain;     /* http_stream_write has said false */
+    bool refused;        /* it only gets a 503 */
+    bool waits;          /* no request of it runs: counted for its address */
+    struct u128 address; /* http_network_enter's */
+    struct http_network *network;
     uint32_t holder;      /* of its connection: the address as a number of http_share.h */
     size_t unread;        /* bytes of its answers that are counted as not read */
     uint32_t body_holder; /* and of its body */
@@ -114,15 +116,24 @@ struct http_server {
     atomic_uint connection_count, refused_count; /* the refused ones are connections, too */
     uint64_t seed;                               /* of holders */
     struct http_share connections, bodies, unread;
+    struct http_networks networks;
     struct http_thread threads[HTTP_THREADS_MAX];
 };
 
 /* http_conn.c */
 /* An address or another holder as a number of http_share.h. */
 uint32_t http_server_holder(const struct http_server *server, struct u128 id);
-/* Takes fd. address: http_address_of its peer. refused: it only gets a 503. */
-void http_conn_new(struct http_thread *thread, int fd, const char *peer, struct u128 address,
-                   bool refused);
+/* Somebody who has connected. */
+struct http_newcomer {
+    struct http_thread *thread; /* where it will live */
+    int fd;
+    struct u128 address;
+    struct http_network *network; /* it has entered it */
+    bool refused;                 /* it only gets a 503 */
+    char peer[HTTP_PEER_TEXT_MAX];
+};
+/* Takes what *newcomer has. */
+void http_conn_new(const struct http_newcomer *newcomer);
 /* goes on with the input; only from the event loop */
 void http_conn_process(struct http_conn *conn);
 void http_conn_mark(struct http_conn *conn); /* puts it on the dirty list */

@@ -203,14 +203,6 @@ static void on_wake(evutil_socket_t fd, short what, void *arg) {
 
 /* ---- accepting (thread 0) ---- */
 
-struct newcomer {
-    struct http_thread *thread;
-    int fd;
-    struct u128 address;
-    bool refused;
-    char peer[HTTP_PEER_TEXT_MAX];
-};
-
 struct u128 http_address_of(const struct sockaddr *addr) {
     enum { SEED = 0x61646472, V4_AT = 12 };
     const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)addr;
@@ -240,8 +232,8 @@ static void peer_text(const struct sockaddr *addr, char out[HTTP_PEER_TEXT_MAX])
 }
 
 static void adopt(void *arg) {
-    struct newcomer *n = arg;
-    http_conn_new(n->thread, n->fd, n->peer, n->address, n->refused);
+    struct http_newcomer *n = arg;
+    http_conn_new(n);
     mem_free(n);
 }
 
@@ -256,7 +248,8 @@ void http_server_forget(struct http_server *server, bool refused) {
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *addr,
                       int addr_len, void *arg) {
     struct http_server *server = arg;
-    struct u128 address = http_address_of(addr);
+    struct u128 address;
+    struct http_network *network = http_network_enter(&server->networks, addr, &address);
     bool refused = !http_share_allows(&server->connections, http_server_holder(server, address), 1);
     /* a handshake is more than a stranger past the bounds is worth */
     bool may_answer = !server->config.tls && atomic_load(&server->refused_count) < REFUSED_MAX;
@@ -264,7 +257,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     int one = 1, unsent = UNSENT_MAX_BYTES;
     metric_add(&http_metrics[refused ? HTTP_METRIC_REFUSED : HTTP_METRIC_ACCEPTED], 1);
     if (answered) {
-        struct newcomer *n = mem_alloc(sizeof *n);
+        struct http_newcomer *n = mem_alloc(sizeof *n);
         atomic_fetch_add(&server->connection_count, 1);
         if (refused)
             atomic_fetch_add(&server->refused_count, 1);
@@ -272,10 +265,11 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
             http_share_add_total(&server->connections, 1);
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
-        *n = (struct newcomer){.thread = &server->threads[server->next_thread_idx],
-                               .fd = fd,
-                               .address = address,
-                               .refused = refused};
+        *n = (struct http_newcomer){.thread = &server->threads[server->next_thread_idx],
+                                    .fd = fd,
+                                    .address = address,
+                                    .network = network,
+                                    .refused = refused};
         server->next_thread_idx = (server->next_thread_idx + 1) % server->config.thread_count;
         peer_text(addr, n->peer);
         if (post(n->thread, adopt, n))
@@ -283,6 +277,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
         mem_free(n);
         http_server_forget(server, refused);
     }
+    http_network_leave(&server->networks, network);
     close(fd);
 }
 
@@ -420,6 +415,7 @@ struct http_server *http_server_new(const struct http_config *config, struct err
     server->limits = (struct http_limits){config->head_max_bytes, config->target_max_bytes,
                                           config->headers_max, config->body_max_bytes};
     server->seed = config->holders_seed ? config->holders_seed : random_u128().lo;
+    http_networks_init(&server->networks, server->seed);
     server->connections.max = config->connections_max;
     server->bodies.max = config->bodies_max_bytes;
     server->unread.max = config->unread_max_bytes;
@@ -496,6 +492,7 @@ void http_server_free(struct http_server **server_ptr) {
         release_thread(&server->threads[i]);
     if (server->listen_fd >= 0)
         close(server->listen_fd);
+    http_networks_release(&server->networks);
     mem_free(server);
     *server_ptr = NULL;
 }

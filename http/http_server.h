@@ -58,7 +58,7 @@ struct http_request {
     uint32_t header_count;
     /* whose part of the memory for bodies this body takes; zero: its address's. Set in on_body */
     struct u128 holder;
-    struct u128 address;              /* where it comes from: http_address_of */
+    struct u128 address;              /* where it comes from: http_network_enter's */
     int version_minor;                /* 1 or 0 */
     int thread_idx;                   /* the event thread it belongs to */
     int64_t start_us;                 /* clock_us() at the first byte of its head */
@@ -70,7 +70,7 @@ struct http_request {
 
 struct sockaddr;
 /* A number for an IPv4 address (one that IPv6 carries is the same one), or for the /64 of an IPv6
- * one, which is one customer's. Every process has the same; none is zero. */
+ * one. Every process has the same; none is zero. Who counts how often: http_network.h. */
 struct u128 http_address_of(const struct sockaddr *addr);
 
 /* A response header; value must be one line (control characters are sent as spaces, so no client's

@@ -2,6 +2,7 @@
  * test_server_limits.c - what the server bounds: connections, bodies and unread answers, and how addresses
  * share them.
  */
+#include "http/http_network.h"
 #include "server_bench.h"
 
 TEST(server_refuses_connections_past_the_limit) {
@@ -240,6 +241,49 @@ static struct u128 address_of(const char *text) {
 }
 
 /* Whose connection it is: of an IPv6 address the /64, but not where it carries one of IPv4. */
+static struct http_network *enter(struct http_networks *networks, const char *text,
+                                  struct u128 *address) {
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
+    CHECK(inet_pton(AF_INET6, text, &v6.sin6_addr) == 1);
+    return http_network_enter(networks, (const struct sockaddr *)(const void *)&v6, address);
+}
+
+/* A customer with a /48 has a few addresses and not 65536, and keeps nobody else from having his. */
+TEST(server_counts_few_addresses_of_a_network) {
+    enum { MANY = 100 };
+    struct http_networks networks;
+    struct http_network *held[MANY], *neighbour, *again;
+    struct u128 address[MANY], other, same;
+    char text[64];
+    http_networks_init(&networks, 5);
+    for (int i = 0; i < MANY; i++) {
+        snprintf(text, sizeof text, "2001:db8:1:%x::7", i);
+        held[i] = enter(&networks, text, &address[i]);
+        bool own = i < HTTP_NETWORK_OWN;
+        EXPECT(u128_equal(address[i], address_of(text)) == own);
+        for (int k = 0; k < i; k++)
+            EXPECT(u128_equal(address[i], address[k]) == (k >= HTTP_NETWORK_OWN));
+    }
+    neighbour = enter(&networks, "2001:db8:2:50::7", &other);
+    EXPECT(u128_equal(other, address_of("2001:db8:2:50::7")));
+    again = enter(&networks, "2001:db8:1:3:ffff::", &same);
+    EXPECT(u128_equal(same, address[3]) && again == held[3]);
+    EXPECT(!enter(&networks, "::ffff:192.0.2.1", &same));
+    EXPECT(u128_equal(same, address_of("192.0.2.1")));
+    /* one that has left makes room for another */
+    http_network_leave(&networks, held[0]);
+    held[0] = enter(&networks, "2001:db8:1:77::", &same);
+    EXPECT(u128_equal(same, address_of("2001:db8:1:77::")));
+    http_network_leave(&networks, again);
+    again = enter(&networks, "2001:db8:1:99::", &same);
+    EXPECT(u128_equal(same, address[MANY - 1]));
+    http_network_leave(&networks, again);
+    http_network_leave(&networks, neighbour);
+    for (int i = 0; i < MANY; i++)
+        http_network_leave(&networks, held[i]);
+    http_networks_release(&networks);
+}
+
 TEST(server_tells_addresses_apart) {
     static const char *const APART[] = {
         "192.0.2.1",      "192.0.2.2",           "2001:db8::1",
