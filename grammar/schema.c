@@ -20,7 +20,7 @@ uint32_t schema_fail(struct schema *s, int code, const char *fmt, ...) {
 void conjunction_add(conjunction *c, uint32_t node, uint32_t done) {
     for (size_t i = 0; i < c->count; i++)
         if (c->items[i].node == node) {
-            c->items[i].done &= done;
+            c->items[i].done = (c->items[i].done & done) | ((c->items[i].done | done) & DONE_PAIR);
             return;
         }
     vec_push(c, ((struct member){node, done}));
@@ -31,129 +31,6 @@ static int compare_members(const void *a, const void *b) {
     if (x->node != y->node)
         return x->node < y->node ? -1 : 1;
     return x->done < y->done ? -1 : x->done > y->done;
-}
-
-/* ---- references ---- */
-
-static void unescape_pointer_step(struct bytes step, struct buf *out) {
-    struct buf percent = {0};
-    for (size_t i = 0; i < step.len; i++) {
-        unsigned value;
-        if (step.data[i] == '%' && i + 2 < step.len &&
-            sscanf((const char *)step.data + i + 1, "%2x", &value) == 1) {
-            buf_add_byte(&percent, (char)value);
-            i += 2;
-        } else {
-            buf_add_byte(&percent, (char)step.data[i]);
-        }
-    }
-    buf_reset(out);
-    for (size_t i = 0; i < percent.len; i++) {
-        bool escape = percent.data[i] == '~' && i + 1 < percent.len;
-        char next = escape ? percent.data[i + 1] : 0;
-        if (next == '0' || next == '1')
-            i++;
-        buf_add_byte(out, next == '0' ? '~' : next == '1' ? '/' : percent.data[i]);
-    }
-    buf_release(&percent);
-}
-
-static uint32_t follow_pointer(struct schema *s, uint32_t node, struct bytes pointer) {
-    struct buf key = {0};
-    while (node && pointer.len) {
-        pointer = bytes_of(pointer.data + 1, pointer.len - 1); /* the slash */
-        const uint8_t *slash = memchr(pointer.data, '/', pointer.len);
-        size_t len = slash ? (size_t)(slash - pointer.data) : pointer.len;
-        unescape_pointer_step(bytes_of(pointer.data, len), &key);
-        if (tree_kind(&s->t, node) == TREE_ARRAY) {
-            unsigned long index = strtoul(buf_text(&key), NULL, 10);
-            uint32_t child = tree_first(&s->t, node);
-            for (; index && child; index--)
-                child = tree_next(&s->t, child);
-            node = child;
-        } else {
-            node = tree_find(&s->t, node, buf_bytes(&key));
-        }
-        pointer = bytes_of(pointer.data + len, pointer.len - len);
-    }
-    buf_release(&key);
-    return node;
-}
-
-/* The schema whose "$id" or anchor this is; 0 also when there are several, which only their base
- * addresses would tell apart. */
-static uint32_t find_named(struct schema *s, const char *keyword, struct bytes name) {
-    uint32_t found = 0;
-    for (uint32_t n = 1; n < s->t.nodes.count; n++) {
-        uint32_t id = tree_kind(&s->t, n) == TREE_OBJECT ? tree_get(&s->t, n, keyword) : 0;
-        if (!id || tree_kind(&s->t, id) != TREE_STRING || !bytes_equal(tree_text(&s->t, id), name))
-            continue;
-        if (found)
-            return 0;
-        found = n;
-    }
-    return found;
-}
-
-static uint32_t find_document(struct schema *s, struct bytes name) {
-    uint32_t node = find_named(s, "$id", name);
-    if (node || !name.len)
-        return node ? node : s->root;
-    /* A relative name: the end of an "$id" behind a slash. */
-    for (uint32_t n = 1; n < s->t.nodes.count && !node; n++) {
-        uint32_t id = tree_kind(&s->t, n) == TREE_OBJECT ? tree_get(&s->t, n, "$id") : 0;
-        struct bytes text = id ? tree_text(&s->t, id) : bytes_str("");
-        if (id && tree_kind(&s->t, id) == TREE_STRING && text.len > name.len &&
-            text.data[text.len - name.len - 1] == '/' &&
-            !memcmp(text.data + text.len - name.len, name.data, name.len))
-            node = n;
-    }
-    return node;
-}
-
-uint32_t schema_target(struct schema *s, struct bytes ref) {
-    const uint8_t *hash = ref.len ? memchr(ref.data, '#', ref.len) : NULL;
-    size_t head = hash ? (size_t)(hash - ref.data) : ref.len;
-    struct bytes fragment = hash ? bytes_of(hash + 1, ref.len - head - 1) : bytes_str("");
-    uint32_t node = find_document(s, bytes_of(ref.data, head));
-    if (node && fragment.len && fragment.data[0] == '/')
-        node = follow_pointer(s, node, fragment);
-    else if (node && fragment.len) {
-        uint32_t found = find_named(s, "$anchor", fragment);
-        if (!found)
-            found = find_named(s, "$dynamicAnchor", fragment);
-        if (!found)
-            found = find_named(s, "$id", ref);
-        node = found;
-    }
-    if (!node)
-        schema_fail(s, ERR_UNSUPPORTED, "$ref '%.*s' leads nowhere in this schema", (int)ref.len,
-                    (const char *)ref.data);
-    return node;
-}
-
-/* The schema that a $dynamicRef means: where one anchor alone has its name, whatever was passed through
- * on the way there leads to it. */
-static uint32_t dynamic_target(struct schema *s, struct bytes ref) {
-    const uint8_t *hash = ref.len ? memchr(ref.data, '#', ref.len) : NULL;
-    size_t head = hash ? (size_t)(hash - ref.data) + 1 : ref.len;
-    struct bytes name = bytes_of(ref.data + head, ref.len - head);
-    static const char *const KINDS[] = {"$anchor", "$dynamicAnchor"};
-    uint32_t anchors = 0;
-    if (!name.len || name.data[0] == '/')
-        return schema_target(s, ref);
-    for (uint32_t n = 1; n < s->t.nodes.count; n++) {
-        for (size_t i = 0; i < ARRAY_LEN(KINDS) && tree_kind(&s->t, n) == TREE_OBJECT; i++) {
-            uint32_t a = tree_get(&s->t, n, KINDS[i]);
-            anchors +=
-                a && tree_kind(&s->t, a) == TREE_STRING && bytes_equal(tree_text(&s->t, a), name);
-        }
-    }
-    if (anchors <= 1)
-        return schema_target(s, ref);
-    return schema_fail(s, ERR_UNSUPPORTED,
-                       "keyword \"$dynamicRef\": several anchors have the name '%.*s'",
-                       (int)name.len, (const char *)name.data);
 }
 
 /* ---- rewriting ---- */
@@ -245,6 +122,25 @@ static void add_dependents(struct schema *s, conjunction *c, uint32_t node, cons
         }
 }
 
+/* Drafts up to 7 pass over what stands beside a "$ref", and later ones do not: where a document does
+ * not say which it follows, and calls its definitions as the older ones do, that cannot be told. */
+static bool stands_alone(struct schema *s, uint32_t node) {
+    bool old = s->exact && s->dialect == DIALECT_NONE && tree_get(&s->t, s->root, "definitions") &&
+               !tree_get(&s->t, s->root, "$defs");
+    for (uint32_t k = old ? tree_first(&s->t, node) : 0; k; k = tree_next(&s->t, k)) {
+        struct bytes key = tree_key(&s->t, k);
+        bool names = bytes_equal(key, bytes_str("$id")) && node != s->root;
+        if (bytes_equal(key, bytes_str("$ref")) || !(names || schema_asks(key)))
+            continue;
+        schema_fail(s, ERR_UNSUPPORTED,
+                    "keyword \"$ref\" beside \"%.*s\": drafts up to 7 pass over what stands "
+                    "there; say with \"$schema\" which draft this is",
+                    (int)key.len, (const char *)key.data);
+        return false;
+    }
+    return true;
+}
+
 /* References, allOf, not, if, dependents: all that adds to the conjunction. False: it accepts
  * nothing, or an error. */
 static bool gather(struct schema *s, conjunction *c) {
@@ -268,14 +164,14 @@ static bool gather(struct schema *s, conjunction *c) {
         c->items[i].done |= DONE_REF | DONE_ALL | DONE_NOT | DONE_IF | DONE_DEPENDENT;
         uint32_t ref = keyword_of(s, &m, DONE_REF, "$ref");
         uint32_t dynamic = keyword_of(s, &m, DONE_REF, "$dynamicRef");
-        if (dynamic && tree_kind(&s->t, dynamic) == TREE_STRING) {
-            uint32_t target = dynamic_target(s, tree_text(&s->t, dynamic));
+        if (dynamic) {
+            uint32_t target = schema_dynamic_target(s, dynamic);
             if (!target)
                 return false;
             conjunction_add(c, target, 0);
         }
-        if (ref && tree_kind(&s->t, ref) == TREE_STRING) {
-            uint32_t target = schema_target(s, tree_text(&s->t, ref));
+        if (ref) {
+            uint32_t target = stands_alone(s, m.node) ? schema_target(s, ref) : 0;
             if (!target)
                 return false;
             conjunction_add(c, target, 0);
@@ -356,7 +252,7 @@ static uint32_t one_of(struct schema *s, const conjunction *c, size_t i, uint32_
         vec_push(&apart, branches[a]);
         for (size_t b = 0; b < count && !s->b->failed; b++) {
             uint32_t pair[] = {branches[a], branches[b]};
-            if (a == b || is_never(s, with_branch(s, c, i, DONE_ONE, pair, 2)))
+            if (a == b || is_never(s, with_branch(s, c, i, DONE_ONE | DONE_PAIR, pair, 2)))
                 continue;
             uint32_t negated = s->b->failed ? 0 : schema_negate(s, branches[b], 0);
             if (!negated)
@@ -396,24 +292,100 @@ uint32_t schema_types(struct schema *s, uint32_t node) {
     return 0;
 }
 
-static uint32_t enum_leaf(struct schema *s, const conjunction *c, uint32_t list, bool constant) {
+/* ---- values that are listed ---- */
+
+/* A list of values to which those of the conjunction belong. */
+struct listed {
+    bool known;
+    bool alone; /* "const": no other value behind the first */
+    uint32_t first, count;
+};
+
+static void keep_shorter(struct listed *out, struct listed other) {
+    if (!out->known || other.count < out->count)
+        *out = other;
+}
+
+/* The shortest list of a member; deep: or of what some of them refer to, or all of which holds. */
+static struct listed find_listed(struct schema *s, const conjunction *c, bool deep) {
+    struct listed found = {0};
+    conjunction seen = {0};
+    size_t most = deep ? c->count + 64 : 0;
+    for (size_t i = 0; i < c->count; i++)
+        conjunction_add(&seen, c->items[i].node, 0);
+    for (size_t i = 0; i < seen.count && !s->b->failed; i++) {
+        uint32_t node = seen.items[i].node;
+        if (tree_kind(&s->t, node) != TREE_OBJECT)
+            continue;
+        uint32_t ref = deep ? tree_get(&s->t, node, "$ref") : 0;
+        uint32_t target = ref ? schema_target(s, ref) : 0;
+        if (target && seen.count < most)
+            conjunction_add(&seen, target, 0);
+        if (ref && s->ref_alone)
+            continue;
+        uint32_t one = tree_get(&s->t, node, "const"), some = tree_get(&s->t, node, "enum");
+        if (one)
+            keep_shorter(&found, (struct listed){true, true, one, 1});
+        if (some && tree_kind(&s->t, some) == TREE_ARRAY)
+            keep_shorter(&found, (struct listed){true, false, tree_first(&s->t, some),
+                                                 tree_count(&s->t, some)});
+        uint32_t all = tree_get(&s->t, node, "allOf");
+        for (uint32_t k = tree_first(&s->t, all); k && seen.count < most; k = tree_next(&s->t, k))
+            conjunction_add(&seen, k, 0);
+    }
+    vec_release(&seen);
+    return found;
+}
+
+/* Two branches of a oneOf are tried side by side: there it does not hold whole. */
+static bool is_pair(const conjunction *c) {
+    for (size_t i = 0; i < c->count; i++)
+        if (c->items[i].done & DONE_PAIR)
+            return true;
+    return false;
+}
+
+static bool all_accept(struct schema *s, const conjunction *c, uint32_t value) {
+    bool pair = is_pair(c);
+    for (size_t i = 0; i < c->count; i++)
+        if (!schema_accepts(s, c->items[i].node, value, pair))
+            return false;
+    return true;
+}
+
+/* Members hold whole before a listed value, whatever of them was worked off (but for pairs, of which all
+ * was). */
+static uint32_t listed_leaf(struct schema *s, const conjunction *c, struct listed list) {
     VEC(uint32_t) values = {0};
     if (schema_is_top(s, c))
         return schema_fail(s, ERR_UNSUPPORTED,
                            "keyword \"%s\" of objects in the notation in which this model writes "
                            "arguments",
-                           constant ? "const" : "enum");
-    for (uint32_t v = constant ? list : tree_first(&s->t, list); v && !s->b->failed;
-         v = constant ? 0 : tree_next(&s->t, v)) {
-        bool passes = true;
-        for (size_t i = 0; i < c->count && passes; i++)
-            passes = schema_accepts(s, c->items[i].node, v, 0);
-        if (passes)
+                           list.alone ? "const" : "enum");
+    for (uint32_t v = list.first; v && !s->b->failed; v = list.alone ? 0 : tree_next(&s->t, v))
+        if (all_accept(s, c, v))
             vec_push(&values, v);
-    }
-    uint32_t e = schema_enum(s, c, values.items, values.count);
+    uint32_t e = s->b->failed ? 0 : schema_enum(s, c, values.items, values.count);
     vec_release(&values);
     return e;
+}
+
+bool schema_listed(struct schema *s, const conjunction *c, uint32_t *out, size_t most,
+                   size_t *count) {
+    struct listed list = find_listed(s, c, true);
+    *count = 0;
+    if (!list.known)
+        return false;
+    for (uint32_t v = list.first; v && !s->b->failed; v = list.alone ? 0 : tree_next(&s->t, v)) {
+        bool fits = all_accept(s, c, v);
+        for (size_t i = 0; i < *count && fits; i++)
+            fits = !tree_equal(&s->t, out[i], v);
+        if (fits && *count == most)
+            return false;
+        if (fits)
+            out[(*count)++] = v;
+    }
+    return !s->b->failed;
 }
 
 static bool refuse_unheld(struct schema *s, uint32_t node) {
@@ -421,40 +393,6 @@ static bool refuse_unheld(struct schema *s, uint32_t node) {
         return false;
     schema_fail(s, ERR_UNSUPPORTED, "keyword \"$recursiveRef\" is not supported");
     return true;
-}
-
-bool schema_listed(struct schema *s, const conjunction *c, uint32_t *out, size_t most,
-                   size_t *count) {
-    conjunction all = {0};
-    uint32_t list = 0;
-    bool constant = false, known = true;
-    for (size_t i = 0; i < c->count; i++)
-        vec_push(&all, c->items[i]);
-    *count = 0;
-    known = gather(s, &all);
-    for (size_t i = 0; i < all.count && known; i++) {
-        uint32_t node = all.items[i].node, one = tree_get(&s->t, node, "const"),
-                 some = tree_get(&s->t, node, "enum");
-        known = !tree_get(&s->t, node, "anyOf") && !tree_get(&s->t, node, "oneOf");
-        if (!list && (one || some)) {
-            constant = one != 0;
-            list = one ? one : some;
-        }
-    }
-    known = known && list;
-    for (uint32_t v = constant || !known ? list : tree_first(&s->t, list); v && known;
-         v = constant ? 0 : tree_next(&s->t, v)) {
-        bool fits = true;
-        for (size_t i = 0; i < all.count && fits; i++)
-            fits = schema_accepts(s, all.items[i].node, v, 0);
-        for (size_t i = 0; i < *count && fits; i++)
-            fits = !tree_equal(&s->t, out[i], v);
-        known = !fits || *count < most;
-        if (fits && known)
-            out[(*count)++] = v;
-    }
-    vec_release(&all);
-    return known && !s->b->failed;
 }
 
 static uint32_t word(struct schema *s, const char *json, const char *python) {
@@ -474,12 +412,9 @@ static uint32_t leaf(struct schema *s, const conjunction *c) {
         if (type)
             types &= schema_types(s, type);
     }
-    for (size_t i = 0; i < c->count; i++) {
-        uint32_t constant = tree_get(&s->t, c->items[i].node, "const");
-        uint32_t list = tree_get(&s->t, c->items[i].node, "enum");
-        if (constant || list)
-            return enum_leaf(s, c, constant ? constant : list, constant != 0);
-    }
+    struct listed values = find_listed(s, c, false);
+    if (values.known)
+        return listed_leaf(s, c, values);
     for (size_t i = 0; i < c->count; i++) { /* made by schema_negate */
         uint32_t list = tree_get(&s->t, c->items[i].node, KEY_NOT_ENUM);
         for (uint32_t k = tree_first(&s->t, list); k; k = tree_next(&s->t, k)) {
@@ -594,6 +529,9 @@ static uint32_t expand_gathered(struct schema *s, conjunction *c) {
 static uint32_t expand(struct schema *s, conjunction *c) {
     uint32_t outer = s->unevaluated;
     bool alone = c->count == 1;
+    struct listed list = is_pair(c) ? (struct listed){0} : find_listed(s, c, true);
+    if (list.known)
+        return listed_leaf(s, c, list);
     uint32_t e =
         gather(s, c) && find_unevaluated(s, c, alone) ? expand_gathered(s, c) : expr_never(s->b);
     s->unevaluated = outer;
@@ -660,25 +598,24 @@ uint32_t schema_one(struct schema *s, uint32_t node) {
     return schema_all(s, &c);
 }
 
-static bool is_old_draft(struct schema *s) {
-    static const char *const OLD[] = {"draft-03", "draft-04", "draft-06", "draft-07"};
-    uint32_t name = tree_get(&s->t, s->root, "$schema");
-    struct bytes text = name ? tree_text(&s->t, name) : bytes_str("");
-    for (size_t i = 0; i < ARRAY_LEN(OLD) && name; i++)
-        if (memmem(text.data, text.len, OLD[i], strlen(OLD[i])))
-            return true;
-    return false;
-}
-
 static uint32_t node_to_rule(struct builder *b, struct tree *t, uint32_t node, bool ordered,
                              bool closed, const struct arguments_form *form, struct error *err) {
     struct schema s = {.b = b, .t = *t, .root = node, .ordered = ordered, .closed = closed};
     conjunction all = {0};
     uint32_t any_json = b->any_json;
-    s.ref_alone = is_old_draft(&s);
+    s.dialect = schema_dialect(t, node);
+    s.exact = !b->plain && !form;
+    s.annotates = s.exact && s.dialect == DIALECT_NEW;
+    s.ref_alone = s.dialect == DIALECT_ID || s.dialect == DIALECT_DEFINITIONS;
+    schema_refs_init(&s);
     for (uint32_t n = 1; n < t->nodes.count; n++)
         s.has_unevaluated |= bytes_equal(tree_key(t, n), bytes_str("unevaluatedProperties")) ||
                              bytes_equal(tree_key(t, n), bytes_str("unevaluatedItems"));
+    if (s.exact && s.dialect == DIALECT_OTHER)
+        schema_fail(&s, ERR_UNSUPPORTED,
+                    "keyword \"$schema\": which keywords '%.*s' has is not known here",
+                    (int)MIN(tree_text(t, tree_get(t, node, "$schema")).len, (size_t)200),
+                    (const char *)tree_text(t, tree_get(t, node, "$schema")).data);
     conjunction_add(&all, s.root, 0);
     if (form) {
         schema_arguments_init(&s, form);
@@ -693,6 +630,7 @@ static uint32_t node_to_rule(struct builder *b, struct tree *t, uint32_t node, b
     b->any_string = 0;
     vec_release(&s.memos);
     vec_release(&s.memo_members);
+    schema_refs_release(&s);
     schema_values_release(&s);
     if (!b->failed)
         return rule;

@@ -8,12 +8,12 @@
  * prefixItems, items, additionalItems, min/maxItems, contains with min/maxContains (maxContains where
  * its schema can be turned around; places times counts at most 4096), uniqueItems (of items that are
  * at most ten listed values), unevaluatedProperties and -Items (where they see all that applies, and
- * no anyOf), $dynamicRef (to the only anchor of its name),
+ * no anyOf), $id and anchors, $dynamicRef (to the document's own anchor, or the only one of its name),
  * min/maxLength, pattern, formats of the table in schema_string.c, contentEncoding base64,
  * contentMediaType application/json (of JSON with arrays and objects two deep), bounds of numbers, multipleOf
  * (not too large). Keywords that say nothing about the value (title, default, ...) are passed over,
- * and so are unknown ones and unknown formats, as the specification has it. Everything else that
- * would change what is accepted is refused by its name.
+ * and so are unknown ones and unknown formats, as the specification has it. Beside enum and const all
+ * keywords hold. Everything else that would change what is accepted is refused by its name.
  *
  * Members may come in any order, or, with `ordered`, in that of "properties"; a key comes once at
  * most where the schema names it.

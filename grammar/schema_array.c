@@ -16,8 +16,7 @@ struct contained {
     uint32_t min, max;
 };
 
-/* The list of schemas by place, and the schema of all others, of either draft. */
-static void array_keywords(struct schema *s, uint32_t node, uint32_t *prefix, uint32_t *rest) {
+void schema_items(struct schema *s, uint32_t node, uint32_t *prefix, uint32_t *rest) {
     uint32_t items = tree_get(&s->t, node, "items");
     *prefix = tree_get(&s->t, node, "prefixItems");
     *rest = items;
@@ -33,7 +32,7 @@ static uint32_t item_at(struct schema *s, const conjunction *c, uint32_t place, 
     bool evaluated = false;
     for (size_t i = 0; i < c->count; i++) {
         uint32_t prefix, rest;
-        array_keywords(s, c->items[i].node, &prefix, &rest);
+        schema_items(s, c->items[i].node, &prefix, &rest);
         uint32_t k = tree_first(&s->t, prefix);
         for (uint32_t n = 0; n < place && k; n++)
             k = tree_next(&s->t, k);
@@ -57,7 +56,7 @@ static bool gather_rules(struct schema *s, const conjunction *c, struct array_ru
     *contains = (struct contained){.min = 1, .max = REPEAT_NO_END};
     for (size_t i = 0; i < c->count; i++) {
         uint32_t node = c->items[i].node, prefix, rest, bound;
-        array_keywords(s, node, &prefix, &rest);
+        schema_items(s, node, &prefix, &rest);
         r->prefix = MAX(r->prefix, tree_count(&s->t, prefix));
         if (tree_uint(&s->t, tree_get(&s->t, node, "minItems"), &bound))
             r->min = MAX(r->min, bound);
@@ -182,7 +181,7 @@ static uint32_t items_unique(struct schema *s, const conjunction *c, const struc
     size_t count = 0;
     for (size_t i = 0; i < c->count; i++) {
         uint32_t prefix, rest;
-        array_keywords(s, c->items[i].node, &prefix, &rest);
+        schema_items(s, c->items[i].node, &prefix, &rest);
         if (rest)
             conjunction_add(&item, rest, 0);
     }

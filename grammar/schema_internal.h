@@ -33,7 +33,8 @@ enum {
     DONE_ONE = 8,
     DONE_IF = 16,
     DONE_NOT = 32,
-    DONE_DEPENDENT = 64
+    DONE_DEPENDENT = 64,
+    DONE_PAIR = 128 /* two branches of its oneOf are tried side by side */
 };
 
 /* Keywords of ours, which rewritten schemas have: no JSON spells them, since they are no UTF-8. */
@@ -70,11 +71,33 @@ struct value_list {
     uint32_t *slots; /* [cap, a power of two]: a value of the list, or 0 */
     size_t cap;
 };
-/* What a schema asks of strings or numbers, once made. */
+/* What a schema asks of strings or numbers, or the pattern that leads to it of keys, once made. */
+enum text_test_kind { TEST_STRING, TEST_NUMBER, TEST_KEY };
 struct text_test {
     uint32_t node, expr;
     uint32_t next; /* as above */
-    bool string;
+    enum text_test_kind kind;
+};
+
+/* Which drafts a document says it follows. */
+enum dialect {
+    DIALECT_NONE,        /* it says nothing that is known: 2020-12 */
+    DIALECT_ID,          /* 4 and before, where "id" is what "$id" is later */
+    DIALECT_DEFINITIONS, /* 6 and 7 */
+    DIALECT_NEW,         /* 2019-09 and 2020-12 */
+    DIALECT_OTHER,       /* one of its own, with vocabularies that are not known */
+};
+
+/* A schema with an address of its own; number 0 is the document. */
+struct schema_resource {
+    uint32_t node;
+    struct buf address; /* absolute where the document's is; without fragment */
+};
+/* A schema with a name within a resource. */
+struct schema_anchor {
+    uint32_t resource, node;
+    struct bytes name;
+    bool dynamic;
 };
 
 struct schema {
@@ -87,6 +110,13 @@ struct schema {
     bool has_unevaluated; /* the document has such a keyword */
     bool ordered, closed;
     bool ref_alone; /* draft 7 and before: what stands beside $ref does not count */
+    enum dialect dialect;
+    bool
+        exact; /* by the letter; else what is generated is to be safe to read (grammar.h's plain) */
+    bool annotates; /* "format" and "content..." say nothing about the value */
+    VEC(struct schema_resource) resources;
+    VEC(struct schema_anchor) anchors;
+    VEC(uint32_t) bases; /* by node of the document: 1 + its resource; 0: not known */
     VEC(struct schema_memo) memos;
     VEC(struct member) memo_members;
     uint32_t buckets[1024]; /* 1 + a memo, by the first member */
@@ -110,8 +140,15 @@ uint32_t schema_all(struct schema *s, conjunction *c);
 void conjunction_add(conjunction *c, uint32_t node, uint32_t done);
 /* The expression of values that satisfy the schema at this node alone. */
 uint32_t schema_one(struct schema *s, uint32_t node);
-/* The node that a $ref means, or 0 with an error. */
-uint32_t schema_target(struct schema *s, struct bytes ref);
+/* Which drafts the document with this root says it follows. */
+enum dialect schema_dialect(const struct tree *t, uint32_t root);
+/* Notes what the document's schemas call themselves; what is noted is freed by the other. */
+void schema_refs_init(struct schema *s);
+void schema_refs_release(struct schema *s);
+/* The node that a "$ref" means, or 0 with an error. */
+uint32_t schema_target(struct schema *s, uint32_t ref);
+/* The node that a "$dynamicRef" means, or 0 with an error. */
+uint32_t schema_dynamic_target(struct schema *s, uint32_t ref);
 /* TYPE_* bits of what a "type" keyword says (node: a name, or a list of them). */
 uint32_t schema_types(struct schema *s, uint32_t node);
 
@@ -123,6 +160,8 @@ MUST_CHECK bool schema_listed(struct schema *s, const conjunction *c, uint32_t *
 uint32_t leaf_number(struct schema *s, const conjunction *c, bool whole);
 /* Of strings, with their quotes. */
 uint32_t leaf_string(struct schema *s, const conjunction *c);
+/* An array's schemas by place, and the schema of all items behind them, of any draft; 0: none. */
+void schema_items(struct schema *s, uint32_t node, uint32_t *prefix, uint32_t *rest);
 /* Of arrays. */
 uint32_t leaf_array(struct schema *s, const conjunction *c);
 /* Of objects. */
@@ -154,15 +193,20 @@ bool schema_keep_apart(struct schema *s, struct dfa *d);
 /* Any value. */
 uint32_t schema_any(struct schema *s);
 
+/* Whether this is a keyword that may refuse a value; all others say nothing about it. */
+bool schema_asks(struct bytes keyword);
 /* A schema that accepts exactly what this one refuses, or 0 (no error is recorded). */
 uint32_t schema_negate(struct schema *s, uint32_t node, uint32_t depth);
-/* Whether a value satisfies a schema; false with an error recorded where that is not known. */
-bool schema_accepts(struct schema *s, uint32_t node, uint32_t value, uint32_t depth);
+/* Whether a value satisfies a schema; own: all of it but for what applies in its place (allOf, $ref,
+ * ...), which was worked off. False with an error recorded where that is not known. */
+bool schema_accepts(struct schema *s, uint32_t node, uint32_t value, bool own);
 
 /* Counts one value against one schema; false, with an error recorded: they were too many. */
 bool schema_may_check(struct schema *s, uint32_t node, uint32_t value);
 /* Whether a list of values has one that equals this. */
 bool schema_in_list(struct schema *s, uint32_t list, uint32_t value);
+/* Whether a key matches the pattern of "patternProperties" whose schema is at this node. */
+bool schema_key_matches(struct schema *s, uint32_t node, struct bytes key);
 /* Whether a string or number satisfies the schema's keywords of its type. */
 bool schema_text_accepted(struct schema *s, uint32_t node, uint32_t value);
 /* Appends the number without exponent, without needless zeros; false, with nothing appended: it has

@@ -1,14 +1,62 @@
 /*
- * schema_logic.c - schemas turned around, and whether a value satisfies one.
+ * schema_logic.c - schemas turned around.
  *
  * not (A and B) is (not A) or (not B): a schema becomes an anyOf of what violates one of its
  * keywords each. A keyword for values of one type is violated only by values of that type.
  */
 #include "grammar/schema_internal.h"
 
-#include "formats/json.h"
-
 enum { LOGIC_DEPTH_MAX = 32 };
+
+bool schema_asks(struct bytes keyword) {
+    static const char *const KEYWORDS[] = {"type",
+                                           "enum",
+                                           "const",
+                                           "multipleOf",
+                                           "maximum",
+                                           "exclusiveMaximum",
+                                           "minimum",
+                                           "exclusiveMinimum",
+                                           "maxLength",
+                                           "minLength",
+                                           "pattern",
+                                           "format",
+                                           "contentEncoding",
+                                           "contentMediaType",
+                                           "items",
+                                           "prefixItems",
+                                           "additionalItems",
+                                           "maxItems",
+                                           "minItems",
+                                           "uniqueItems",
+                                           "contains",
+                                           "minContains",
+                                           "maxContains",
+                                           "properties",
+                                           "patternProperties",
+                                           "additionalProperties",
+                                           "propertyNames",
+                                           "maxProperties",
+                                           "minProperties",
+                                           "required",
+                                           "dependentRequired",
+                                           "dependentSchemas",
+                                           "dependencies",
+                                           "unevaluatedItems",
+                                           "unevaluatedProperties",
+                                           "allOf",
+                                           "anyOf",
+                                           "oneOf",
+                                           "not",
+                                           "if",
+                                           "$ref",
+                                           "$dynamicRef",
+                                           "$recursiveRef"};
+    for (size_t i = 0; i < ARRAY_LEN(KEYWORDS); i++)
+        if (bytes_equal(keyword, bytes_str(KEYWORDS[i])))
+            return true;
+    return false;
+}
 
 static uint32_t object_with_key(struct schema *s, const char *type, const char *keyword,
                                 uint32_t value) {
@@ -151,7 +199,7 @@ static bool negate_keyword(struct schema *s, uint32_t k, uint32_t either, uint32
         return true;
     }
     if (IS("$ref")) {
-        uint32_t target = schema_target(s, tree_text(t, k));
+        uint32_t target = schema_target(s, k);
         uint32_t no = target ? schema_negate(s, target, depth + 1) : 0;
         if (no)
             tree_add(t, either, NULL, no);
@@ -175,124 +223,4 @@ uint32_t schema_negate(struct schema *s, uint32_t node, uint32_t depth) {
     }
     return tree_count(t, either) ? object_with_key(s, NULL, "anyOf", either)
                                  : tree_new(t, TREE_FALSE);
-}
-
-/* ---- values ---- */
-
-static uint32_t value_types(struct schema *s, uint32_t value) {
-    int64_t whole;
-    switch (tree_kind(&s->t, value)) {
-    case TREE_NULL: return TYPE_NULL;
-    case TREE_TRUE:
-    case TREE_FALSE: return TYPE_BOOL;
-    case TREE_NUMBER:
-        return json_number_int64(tree_text(&s->t, value), &whole) ? TYPE_INTEGER : TYPE_FRACTION;
-    case TREE_STRING: return TYPE_STRING;
-    case TREE_ARRAY: return TYPE_ARRAY;
-    default: return TYPE_OBJECT;
-    }
-}
-
-static bool object_accepted(struct schema *s, uint32_t node, uint32_t value, uint32_t depth) {
-    struct tree *t = &s->t;
-    uint32_t bound, properties = tree_get(t, node, "properties"),
-                    required = tree_get(t, node, "required"),
-                    others = tree_get(t, node, "additionalProperties");
-    for (uint32_t k = tree_kind(t, required) == TREE_ARRAY ? tree_first(t, required) : 0; k;
-         k = tree_next(t, k))
-        if (!tree_find(t, value, tree_text(t, k)))
-            return false;
-    for (uint32_t v = tree_first(t, value); v; v = tree_next(t, v)) {
-        uint32_t p = tree_find(t, properties, tree_key(t, v));
-        bool found = p != 0;
-        if (p && !schema_accepts(s, p, v, depth + 1))
-            return false;
-        for (uint32_t k = tree_first(t, tree_get(t, node, "patternProperties")); k;
-             k = tree_next(t, k)) {
-            struct dfa d;
-            struct error err;
-            int rc = regex_to_dfa(s->b, tree_key(t, k), false, &d, &err);
-            if (rc)
-                return schema_fail(s, rc, "keyword \"patternProperties\": %s", err.text) != 0;
-            bool hit = dfa_accepts(&d, tree_key(t, v));
-            dfa_release(&d);
-            found |= hit;
-            if (hit && !schema_accepts(s, k, v, depth + 1))
-                return false;
-        }
-        if (!found && others && !schema_accepts(s, others, v, depth + 1))
-            return false;
-    }
-    return !(tree_uint(t, tree_get(t, node, "minProperties"), &bound) &&
-             tree_count(t, value) < bound) &&
-           !(tree_uint(t, tree_get(t, node, "maxProperties"), &bound) &&
-             tree_count(t, value) > bound);
-}
-
-static bool array_accepted(struct schema *s, uint32_t node, uint32_t value, uint32_t depth) {
-    struct tree *t = &s->t;
-    uint32_t bound, items = tree_get(t, node, "items"), prefix = tree_get(t, node, "prefixItems");
-    if (tree_get(t, node, "contains") || tree_kind(t, items) == TREE_ARRAY)
-        return schema_fail(s, ERR_UNSUPPORTED, "keyword \"enum\" of arrays beside \"contains\"") !=
-               0;
-    if (tree_kind(t, tree_get(t, node, "uniqueItems")) == TREE_TRUE)
-        for (uint32_t v = tree_first(t, value); v; v = tree_next(t, v))
-            for (uint32_t w = tree_next(t, v); w; w = tree_next(t, w))
-                if (!schema_may_check(s, node, w) || tree_equal(t, v, w))
-                    return false;
-    uint32_t p = tree_first(t, prefix);
-    for (uint32_t v = tree_first(t, value); v; v = tree_next(t, v)) {
-        uint32_t of = p ? p : items;
-        if (of && !schema_accepts(s, of, v, depth + 1))
-            return false;
-        p = p ? tree_next(t, p) : 0;
-    }
-    return !(tree_uint(t, tree_get(t, node, "minItems"), &bound) && tree_count(t, value) < bound) &&
-           !(tree_uint(t, tree_get(t, node, "maxItems"), &bound) && tree_count(t, value) > bound);
-}
-
-/* Applicators of a conjunction's members are its own members already, so only those inside of
- * values (depth over 0) are followed here. */
-static bool applicators_accepted(struct schema *s, uint32_t node, uint32_t value, uint32_t depth) {
-    struct tree *t = &s->t;
-    uint32_t ref = tree_get(t, node, "$ref"), all = tree_get(t, node, "allOf"),
-             any = tree_get(t, node, "anyOf"), one = tree_get(t, node, "oneOf"),
-             not = tree_get(t, node, "not");
-    uint32_t target = ref ? schema_target(s, tree_text(t, ref)) : 0, count = 0;
-    if (ref && (!target || !schema_accepts(s, target, value, depth + 1)))
-        return false;
-    for (uint32_t k = tree_first(t, all); k; k = tree_next(t, k))
-        if (!schema_accepts(s, k, value, depth + 1))
-            return false;
-    bool found = !any;
-    for (uint32_t k = tree_first(t, any); k && !found; k = tree_next(t, k))
-        found = schema_accepts(s, k, value, depth + 1);
-    for (uint32_t k = tree_first(t, one); k; k = tree_next(t, k))
-        count += schema_accepts(s, k, value, depth + 1);
-    return found && (!one || count == 1) && !(not &&schema_accepts(s, not, value, depth + 1));
-}
-
-bool schema_accepts(struct schema *s, uint32_t node, uint32_t value, uint32_t depth) {
-    struct tree *t = &s->t;
-    enum tree_kind kind = tree_kind(t, node);
-    if (kind == TREE_TRUE || kind == TREE_FALSE)
-        return kind == TREE_TRUE;
-    if (depth > LOGIC_DEPTH_MAX) {
-        schema_fail(s, ERR_LIMIT, "a value of \"enum\" is nested too deeply");
-        return false;
-    }
-    if (!schema_may_check(s, node, value))
-        return false;
-    uint32_t types = value_types(s, value), type = tree_get(t, node, "type");
-    uint32_t list = tree_get(t, node, "enum"), constant = tree_get(t, node, "const"),
-             other = tree_get(t, node, KEY_NOT_ENUM);
-    if ((type && !(schema_types(s, type) & types)) || (list && !schema_in_list(s, list, value)) ||
-        (constant && !tree_equal(t, constant, value)) || (other && schema_in_list(s, other, value)))
-        return false;
-    bool ok = types & (TYPE_STRING | TYPE_INTEGER | TYPE_FRACTION)
-                  ? schema_text_accepted(s, node, value)
-              : types & TYPE_ARRAY  ? array_accepted(s, node, value, depth)
-              : types & TYPE_OBJECT ? object_accepted(s, node, value, depth)
-                                    : true;
-    return ok && (depth == 0 || applicators_accepted(s, node, value, depth));
 }

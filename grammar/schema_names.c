@@ -127,7 +127,7 @@ static bool names_of_object(struct schema *s, uint32_t node, uint32_t depth, str
         schema_fail(s, ERR_UNSUPPORTED, "keyword \"propertyNames\" with \"$dynamicRef\"");
         return false;
     }
-    uint32_t target = ref ? schema_target(s, tree_text(t, ref)) : 0;
+    uint32_t target = ref ? schema_target(s, ref) : 0;
     if (ref && !target)
         return false;
     if (ref && s->ref_alone)

@@ -256,7 +256,7 @@ static bool add_content(struct schema *s, uint32_t node, struct dfa *have, bool 
 
 static bool add_member(struct schema *s, uint32_t node, struct dfa *have, bool *any) {
     uint32_t pattern = tree_get(&s->t, node, "pattern");
-    uint32_t format = tree_get(&s->t, node, "format");
+    uint32_t format = s->annotates ? 0 : tree_get(&s->t, node, "format");
     uint32_t other = tree_get(&s->t, node, KEY_NOT_PATTERN);
     bool ok = true;
     if (pattern && tree_kind(&s->t, pattern) == TREE_STRING)
@@ -264,7 +264,7 @@ static bool add_member(struct schema *s, uint32_t node, struct dfa *have, bool *
     for (size_t i = 0; i < ARRAY_LEN(FORMATS) && format && ok; i++)
         if (tree_is(&s->t, format, FORMATS[i].name))
             ok = add_format(s, i, have, any);
-    ok = ok && add_content(s, node, have, any);
+    ok = ok && (s->annotates || add_content(s, node, have, any));
     if (ok && other) {
         struct dfa d;
         struct error err;

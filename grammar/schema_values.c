@@ -125,15 +125,31 @@ static uint32_t make_test(struct schema *s, uint32_t node, bool string) {
     return e;
 }
 
-static uint32_t test_of(struct schema *s, uint32_t node, bool string) {
+/* The keys that a pattern of "patternProperties", whose schema is at this node, matches. */
+static uint32_t make_key_test(struct schema *s, uint32_t node) {
+    struct dfa d;
+    struct error err;
+    int rc = regex_to_dfa(s->b, tree_key(&s->t, node), false, &d, &err);
+    return rc ? schema_fail(s, rc, "keyword \"patternProperties\": %s", err.text)
+              : expr_dfa(s->b, &d, EXPR_DFA);
+}
+
+static uint32_t test_of(struct schema *s, uint32_t node, enum text_test_kind kind) {
     uint32_t *bucket = &s->test_buckets[node % ARRAY_LEN(s->test_buckets)];
     for (uint32_t i = *bucket; i; i = s->tests.items[i - 1].next)
-        if (s->tests.items[i - 1].node == node && s->tests.items[i - 1].string == string)
+        if (s->tests.items[i - 1].node == node && s->tests.items[i - 1].kind == kind)
             return s->tests.items[i - 1].expr;
-    uint32_t e = make_test(s, node, string);
-    vec_push(&s->tests, ((struct text_test){node, e, *bucket, string}));
+    uint32_t e =
+        kind == TEST_KEY ? make_key_test(s, node) : make_test(s, node, kind == TEST_STRING);
+    vec_push(&s->tests, ((struct text_test){node, e, *bucket, kind}));
     *bucket = (uint32_t)s->tests.count;
     return e;
+}
+
+bool schema_key_matches(struct schema *s, uint32_t node, struct bytes key) {
+    uint32_t test = test_of(s, node, TEST_KEY); /* first: it moves the expressions */
+    const struct expr x = s->b->exprs.items[test];
+    return x.kind == EXPR_DFA && dfa_accepts(&s->b->dfas.items[x.a], key);
 }
 
 static size_t count_chars(struct bytes text) {
@@ -162,7 +178,8 @@ bool schema_text_accepted(struct schema *s, uint32_t node, uint32_t value) {
     }
     if (!asks_any(s, node, string ? OF_STRINGS : OF_NUMBERS))
         return true;
-    uint32_t test = test_of(s, node, string); /* first: it moves the expressions */
+    uint32_t test =
+        test_of(s, node, string ? TEST_STRING : TEST_NUMBER); /* first: it moves the expressions */
     const struct expr x = s->b->exprs.items[test];
     if (x.kind != EXPR_DFA)
         return x.kind != EXPR_NEVER;
