@@ -1,7 +1,6 @@
 #include "base/clock.h"
 
 #include <errno.h>
-#include <time.h>
 
 static int64_t read_ns(clockid_t id) {
     struct timespec ts;
@@ -28,6 +27,14 @@ int64_t wall_ms(void) {
 void sleep_ms(int64_t ms) {
     if (ms <= 0)
         return;
-    struct timespec left = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000};
+    struct timespec left = timespec_of_us(ms * 1000);
     while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR) {}
+}
+
+struct timespec timespec_of_us(int64_t us) {
+    return (struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
+}
+
+struct timeval timeval_of_ms(int64_t ms) {
+    return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
 }

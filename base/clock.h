@@ -4,6 +4,9 @@
 #ifndef BASE_CLOCK_H
 #define BASE_CLOCK_H
 
+#include <sys/time.h>
+#include <time.h>
+
 #include "base/base.h"
 
 int64_t clock_ns(void); /* CLOCK_MONOTONIC */
@@ -16,5 +19,9 @@ int64_t clock_boot_ms(void);
 int64_t wall_ms(void); /* milliseconds since 1970 */
 /* Blocks this thread for ms milliseconds, whatever signals come; 0 or less: not at all. */
 void sleep_ms(int64_t ms);
+
+/* A time, or a span, of 0 or more, as system calls and libraries take it. */
+struct timespec timespec_of_us(int64_t us);
+struct timeval timeval_of_ms(int64_t ms);
 
 #endif

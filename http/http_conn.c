@@ -33,7 +33,7 @@ static const struct http_config *config_of(const struct http_conn *conn) {
 }
 
 static void arm(struct event *timer, uint32_t ms) {
-    struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000) * 1000};
+    struct timeval tv = timeval_of_ms(ms);
     evtimer_add(timer, &tv);
 }
 
@@ -472,8 +472,7 @@ static void link_conn(struct http_conn *conn) {
 
 static void set_up(struct http_conn *conn) {
     const struct http_config *c = config_of(conn);
-    struct timeval write_timeout = {.tv_sec = c->write_timeout_ms / 1000,
-                                    .tv_usec = (suseconds_t)(c->write_timeout_ms % 1000) * 1000};
+    struct timeval write_timeout = timeval_of_ms(c->write_timeout_ms);
     bufferevent_setcb(conn->bev, on_readable, on_writable, on_event, conn);
     /* What libevent leaves inside of OpenSSL at a watermark it would not read before the client sends
      * more, so records are taken whole and read_while_room holds the bound. */

@@ -288,7 +288,7 @@ static void on_user_timer(evutil_socket_t fd, short what, void *arg) {
 
 void http_request_set_timer(struct http_request *req, uint32_t ms) {
     struct http_conn *conn = conn_of(req);
-    struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000) * 1000};
+    struct timeval tv = timeval_of_ms(ms);
     if (conn->state == CONN_DEAD)
         return;
     if (!conn->user_timer)

@@ -171,7 +171,7 @@ static void arm_tick(struct http_thread *thread) {
     const struct http_config *c = &thread->server->config;
     bool calm = thread->calm_ticks >= HTTP_TICKS_CALM && c->calm_tick_ms;
     uint32_t ms = calm ? c->calm_tick_ms : c->tick_ms;
-    struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = (suseconds_t)(ms % 1000) * 1000};
+    struct timeval tv = timeval_of_ms(ms);
     if (thread->tick)
         event_add(thread->tick, &tv);
 }

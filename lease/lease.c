@@ -8,7 +8,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
 enum { TRY_MS = 100, TTL_MIN_MS = 1000, SAY_MS = 10000 };
 
@@ -101,12 +100,7 @@ static int64_t deadline(const struct lease *l, int64_t asked_ms) {
 
 /* True when the lease is to be given back. */
 static bool sleep_for(struct lease *l, int64_t ms) {
-    struct timespec end;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_sec += ms / 1000;
-    end.tv_nsec += ms % 1000 * 1000000;
-    end.tv_sec += end.tv_nsec / 1000000000;
-    end.tv_nsec %= 1000000000;
+    const struct timespec end = timespec_of_us(clock_us() + ms * 1000);
     pthread_mutex_lock(&l->mutex);
     while (!l->stop && pthread_cond_timedwait(&l->wake, &l->mutex, &end) == 0) {}
     bool stop = l->stop;

@@ -8,6 +8,8 @@
 #include <unistd.h>
 #include <zmq.h>
 
+#include "base/clock.h"
+
 /*
  * High-water marks count messages for each peer and are no flow control (credits and
  * acknowledgements are); they bound what a peer that does not read costs us until silence ends it.
@@ -47,7 +49,7 @@ static int watch_fd(int epoll_fd, int fd, uint32_t events) {
 }
 
 void link_wait_set_tick(struct link_wait *w, int64_t tick_ms) {
-    struct timespec every = {.tv_sec = tick_ms / 1000, .tv_nsec = tick_ms % 1000 * 1000000};
+    struct timespec every = timespec_of_us(tick_ms * 1000);
     struct itimerspec spec = {.it_interval = every, .it_value = every};
     CHECK(timerfd_settime(w->timer_fd, 0, &spec, NULL) == 0);
 }

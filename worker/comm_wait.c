@@ -3,8 +3,9 @@
 #include <linux/futex.h>
 #include <stddef.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 /* Not FUTEX_PRIVATE: the bell is shared between processes. */
 static void futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout) {
@@ -18,7 +19,7 @@ void comm_bell_ring(struct comm_bell *bell) {
 }
 
 void comm_bell_sleep(struct comm_bell *bell, uint32_t seen, int slice_ms) {
-    struct timespec slice = {.tv_sec = slice_ms / 1000, .tv_nsec = slice_ms % 1000 * 1000000L};
+    struct timespec slice = timespec_of_us((int64_t)slice_ms * 1000);
     atomic_store(&bell->sleeping, 1);
     futex(&bell->count, FUTEX_WAIT, seen, &slice);
     atomic_store(&bell->sleeping, 0);

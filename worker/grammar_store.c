@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -247,11 +246,7 @@ static bool answer_known(struct grammar_store *s, struct u128 hash) {
 /* ---- the thread ---- */
 
 static void wait_a_while(struct grammar_store *s) {
-    struct timespec until;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    int64_t ns = until.tv_nsec + WAIT_FOR_ROOM_MS * 1000000ll;
-    until.tv_sec += ns / 1000000000;
-    until.tv_nsec = ns % 1000000000;
+    const struct timespec until = timespec_of_us(clock_us() + WAIT_FOR_ROOM_MS * 1000ll);
     (void)pthread_cond_timedwait(&s->changed, &s->lock, &until);
 }
 

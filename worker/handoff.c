@@ -3,8 +3,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 struct handoff {
     pthread_mutex_t lock;
@@ -68,15 +69,11 @@ uint32_t handoff_current(const struct handoff *m) {
 
 /* Until a job comes, or wait_us are over. With the lock held. */
 static void await_job(struct handoff *m, int64_t wait_us) {
-    struct timespec until;
     while (wait_us < 0 && m->job_count == 0)
         pthread_cond_wait(&m->job_came, &m->lock);
     if (wait_us <= 0 || m->job_count)
         return;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    const int64_t ns = until.tv_nsec + wait_us * 1000;
-    until.tv_sec += ns / 1000000000;
-    until.tv_nsec = ns % 1000000000;
+    const struct timespec until = timespec_of_us(clock_us() + wait_us);
     while (m->job_count == 0 && !pthread_cond_timedwait(&m->job_came, &m->lock, &until)) {}
 }
 
