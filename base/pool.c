@@ -148,8 +148,12 @@ int thread_pool_size(const struct thread_pool *pool) {
     return pool->thread_count;
 }
 
+uint32_t thread_pool_round(const struct thread_pool *pool) {
+    return (uint32_t)(atomic_load(&pool->ticket) >> 32);
+}
+
 static void open_round(struct thread_pool *pool, uint32_t unit_count, unit_fn run, void *ctx) {
-    uint64_t round = (atomic_load(&pool->ticket) >> 32) + 1;
+    uint64_t round = (uint64_t)thread_pool_round(pool) + 1;
     atomic_store(&pool->ticket, round << 32 | UNIT_CLOSED);
     atomic_store(&pool->run, run);
     atomic_store(&pool->ctx, ctx);

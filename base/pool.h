@@ -19,6 +19,8 @@ struct thread_pool *thread_pool_new(int thread_count,
 void thread_pool_free(struct thread_pool **pool);
 /* The thread_count that it was made with: thread_idx in a run is below it. */
 int thread_pool_size(const struct thread_pool *pool);
+/* The number of the last loop that threads shared; 0: there was none. No two in turn have the same. */
+uint32_t thread_pool_round(const struct thread_pool *pool);
 /* Calls run(ctx, unit_idx, thread_idx) for unit_idx in [0, unit_count), in any order, and returns
  * when all are done. Not reentrant. */
 void thread_pool_run(struct thread_pool *pool, size_t unit_count,

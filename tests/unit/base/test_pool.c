@@ -73,6 +73,19 @@ TEST(pool_many_short_rounds) {
     thread_pool_free(&pool);
 }
 
+/* A thread that wakes late tells by the number that its round is over. */
+TEST(pool_rounds_have_numbers_of_their_own) {
+    struct thread_pool *pool = thread_pool_new(3, 0);
+    _Atomic int64_t sum = 0;
+    for (uint32_t round = 0; round < 5; round++) {
+        EXPECT_EQ(thread_pool_round(pool), round);
+        thread_pool_run(pool, 7, count, &sum);
+    }
+    thread_pool_run(pool, 1, count, &sum); /* by the caller alone */
+    EXPECT_EQ(thread_pool_round(pool), 5);
+    thread_pool_free(&pool);
+}
+
 struct meeting {
     _Atomic int present;
     _Atomic int alone;
