@@ -38,6 +38,7 @@ int hub_http_get(struct hub_http *http, const char *url, const char *accept, siz
     struct hub_retry retry = {.attempts = 0};
     struct hub_request r;
     int silent = 0;
+    buf_release(body); /* what it has room for by an earlier answer counts too */
     body->limit = limit;
     for (;;) {
         buf_reset(body);

@@ -289,6 +289,77 @@ TEST(hub_answers_say_their_range_when_to_ask_again_and_where_the_rest_is) {
     close(fd);
 }
 
+/* Of a host: what it does with each request in turn, the last of it with all further ones: 'c'loses without a word, is
+ * 'b'usy, or 'g'ives five bytes. */
+struct small_host {
+    int listens;
+    const char *manners;
+    int asked;
+};
+
+static void *give_small_answers(void *arg) {
+    static const char BUSY[] =
+        "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+                      GIVES[] =
+                          "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nConnection: close\r\n\r\nabcde";
+    struct small_host *host = arg;
+    char asked[4096];
+    for (int fd; (fd = accept(host->listens, NULL, NULL)) >= 0; close(fd)) {
+        char manner = host->manners[MIN((size_t)host->asked, strlen(host->manners) - 1)];
+        const char *answer = manner == 'b' ? BUSY : GIVES;
+        host->asked++;
+        CHECK(recv(fd, asked, sizeof asked, 0) > 0);
+        if (manner != 'c')
+            CHECK(send(fd, answer, strlen(answer), MSG_NOSIGNAL) == (ssize_t)strlen(answer));
+    }
+    return NULL;
+}
+
+/* Three times without a word are the end, and six failures in all. */
+static const struct small_get {
+    const char *manners;
+    size_t limit;
+    int rc, asked;
+} SMALL_GETS[] = {
+    {"g", 5, 0, 1},      {"g", 4, ERR_LIMIT, 1}, {"c", 5, ERR_AGAIN, 3},     {"ccg", 5, 0, 3},
+    {"ccbccg", 5, 0, 6}, {"b", 5, ERR_AGAIN, 6}, {"bcbccc", 5, ERR_AGAIN, 6}};
+
+TEST(hub_small_answers_are_asked_for_again_and_have_a_limit) {
+    setenv("TRIREME_HUB_RETRY_MS", "1", 1);
+    setenv("no_proxy", "127.0.0.1", 1);
+    for (size_t i = 0; i < ARRAY_LEN(SMALL_GETS); i++) {
+        struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+        socklen_t at_len = sizeof at;
+        struct small_host host = {socket(AF_INET, SOCK_STREAM, 0), SMALL_GETS[i].manners, 0};
+        struct hub_http *http;
+        pthread_t server;
+        char url[64];
+        CHECK(!bind(host.listens, (struct sockaddr *)&at, sizeof at) && !listen(host.listens, 8) &&
+              !getsockname(host.listens, (struct sockaddr *)&at, &at_len));
+        snprintf(url, sizeof url, "http://127.0.0.1:%u/x", ntohs(at.sin_port));
+        if (hub_http_new(&http, url, NULL, 20, &err)) {
+            close(host.listens);
+            SKIP("hub", "this build cannot download");
+        }
+        CHECK(!pthread_create(&server, NULL, give_small_answers, &host));
+        buf_reset(&text);
+        int rc = hub_http_get(http, url, NULL, SMALL_GETS[i].limit, &text, NULL, &err);
+        shutdown(host.listens, SHUT_RDWR);
+        CHECK(!pthread_join(server, NULL));
+        close(host.listens);
+        hub_http_free(&http);
+        if (rc != SMALL_GETS[i].rc || host.asked != SMALL_GETS[i].asked)
+            check_fail(__FILE__, __LINE__, "'%s': %d after %d requests: %s", host.manners, rc,
+                       host.asked, err.text);
+        else if (!rc)
+            EXPECT_STR(buf_text(&text), "abcde");
+        else if (rc == ERR_LIMIT)
+            EXPECT(strstr(err.text, "' is larger than 4 bytes"));
+    }
+    text.limit = 0;
+    unsetenv("TRIREME_HUB_RETRY_MS");
+}
+
 TEST(hub_waits_grow_and_end) {
     struct hub_retry retry = {.attempts = 0};
     struct hub_request r = {.outcome = HUB_LATER, .retry_after_s = -1};
