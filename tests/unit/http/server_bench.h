@@ -169,6 +169,15 @@ static inline void handle_peer(struct http_request *req) {
     http_respond(req, 200, NULL, NULL, 0, bytes_str(req->peer));
 }
 
+/* Gives the request a long id, then that of the query. */
+static inline void handle_named(struct http_request *req) {
+    char id[HTTP_REQUEST_ID_MAX + 1] = "";
+    http_request_set_id(req, "an-id-that-is-not-the-last-one");
+    if (http_query_find(req->query, "id", id, sizeof id) > 0)
+        http_request_set_id(req, id);
+    http_respond(req, 200, NULL, NULL, 0, bytes_str(http_request_id(req)));
+}
+
 static inline void on_request(void *ctx, struct http_request *req) {
     static const struct {
         const char *path;
@@ -176,7 +185,7 @@ static inline void on_request(void *ctx, struct http_request *req) {
     } routes[] = {{"/echo", handle_echo},   {"/stream", handle_stream}, {"/many", handle_many},
                   {"/flood", handle_flood}, {"/hold", handle_hold},     {"/late", handle_late},
                   {"/cut", handle_cut},     {"/fields", handle_fields}, {"/big", handle_big},
-                  {"/204", handle_204},     {"/peer", handle_peer}};
+                  {"/204", handle_204},     {"/peer", handle_peer},     {"/named", handle_named}};
     struct bench *b = ctx;
     req->user = ctx;
     b->request_count++;

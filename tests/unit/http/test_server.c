@@ -79,6 +79,32 @@ TEST(server_names_every_response) {
     }
 }
 
+TEST(server_takes_its_owners_name_for_a_request_that_has_none) {
+    static const struct {
+        const char *given, *set, *expected;
+    } CASES[] = {{"", "a", "a"},
+                 {"", "run-12345", "run-12345"},
+                 {"",
+                  "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+                  "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
+                  "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+                  "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"},
+                 {"X-Request-Id: mine\r\n", "a", "mine"}};
+    BENCH();
+    int fd = wire_connect(b.port, 0);
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        char request[512], head[200], body[200];
+        snprintf(request, sizeof request, "GET /named?id=%s HTTP/1.1\r\n" H "%s\r\n", CASES[i].set,
+                 CASES[i].given);
+        snprintf(head, sizeof head, "\r\nX-Request-Id: %s\r\n", CASES[i].expected);
+        snprintf(body, sizeof body, "\r\n\r\n%s", CASES[i].expected);
+        buf_reset(&in);
+        EXPECT(wire_send(fd, request) && wire_read_until(fd, &in, body));
+        EXPECT(strstr(buf_text(&in), head) && !strcmp(strstr(buf_text(&in), "\r\n\r\n"), body));
+    }
+    close(fd);
+}
+
 TEST(server_names_its_refusals) {
     BENCH();
     /* the head was complete: the body alone is refused */
@@ -666,6 +692,16 @@ TEST(server_takes_as_many_posts_as_it_may) {
 TEST(server_ticks) {
     BENCH(b.config.thread_count = 2; b.config.tick_ms = 10; b.config.on_tick = on_tick);
     EXPECT(wire_wait_for(&b.tick_count, 6));
+}
+
+/* Both, how often and what, or there are no ticks. */
+TEST(server_ticks_where_it_is_told_both) {
+    for (int what = 0; what < 2; what++) {
+        BENCH(b.config.tick_ms = what ? 0 : 1; b.config.on_tick = what ? on_tick : NULL);
+        usleep(20000);
+        EXPECT(exchange(&b, "GET /204 HTTP/1.1\r\n" H "Connection: close\r\n\r\n", &in));
+        EXPECT_EQ(b.tick_count, 0);
+    }
 }
 
 static void count_post(void *ctx) {

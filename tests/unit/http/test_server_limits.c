@@ -22,6 +22,25 @@ TEST(server_refuses_connections_past_the_limit) {
     close(one);
 }
 
+/* 64 at a time are told so; who comes then is not worth an answer. */
+TEST(server_answers_only_so_many_past_the_limit) {
+    enum { TOLD = 64 };
+    BENCH(b.config.connections_max = 1; b.config.head_deadline_ms = b.config.linger_ms = 30000);
+    int fds[1 + TOLD + 1];
+    fds[0] = wire_connect(b.port, 0);
+    for (int i = 1; i <= TOLD; i++) {
+        fds[i] = wire_connect(b.port, 0);
+        buf_reset(&in);
+        EXPECT(wire_read_until(fds[i], &in, "\r\n\r\n") && !strncmp(in.data, "HTTP/1.1 503 ", 13));
+    }
+    fds[1 + TOLD] = wire_connect(b.port, 0);
+    buf_reset(&in);
+    int end = wire_read_some(fds[1 + TOLD], &in, WIRE_TIMEOUT_MS);
+    EXPECT(end == 0 || end == -1);
+    for (size_t i = 0; i < ARRAY_LEN(fds); i++)
+        close(fds[i]);
+}
+
 /* An address with silent connections leaves as many to the others. */
 TEST(server_keeps_connections_for_other_addresses) {
     BENCH(b.config.connections_max = 20; b.config.head_deadline_ms = 3000);

@@ -1,12 +1,20 @@
-/* What is said of files that are no certificate or no key. */
+/* What is said of files that are no certificate or no key, and how the sessions of a good one are set up. */
 #include "base/fsutil.h"
 #include "check.h"
 #include "http/http_tls.h"
+#include "http/http_tls_internal.h"
 
+#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#if __has_include(<openssl/ssl.h>)
+#include <dlfcn.h>
+#include <openssl/ssl.h>
+#endif
 
 static const struct row {
     const char *certificate, *key; /* files of the folder */
@@ -56,3 +64,61 @@ TEST(files_that_are_no_certificate_are_refused_by_name) {
     snprintf(text, sizeof text, "rm -rf '%s'", dir);
     EXPECT_EQ(system(text), 0);
 }
+
+#if __has_include(<openssl/ssl.h>)
+/* A certificate and its key in one file. */
+static bool make_certificate(const char *file) {
+    char command[640];
+    snprintf(command, sizeof command,
+             "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 "
+             "-subj /CN=localhost -keyout '%s' -out '%s.crt' 2>/dev/null && cat '%s.crt' >>'%s'",
+             file, file, file, file);
+    return system(command) == 0;
+}
+
+/* OpenSSL's own getters say what http_tls.h promises. */
+TEST(sessions_are_as_the_contract_says) {
+    char dir[] = "/tmp/trm-tls-XXXXXX", file[100], command[256];
+    struct http_tls *tls;
+    struct error err = {0};
+    struct ssl_st *session;
+    EXPECT(mkdtemp(dir));
+    snprintf(file, sizeof file, "%s/both", dir);
+    bool made = make_certificate(file);
+    int rc = made ? http_tls_new(&tls, file, file, &err) : 0;
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    EXPECT_EQ(system(command), 0);
+    if (!made)
+        SKIP("openssl", "there is no openssl command");
+    if (rc == ERR_UNSUPPORTED)
+        SKIP("tls", "this build has no OpenSSL");
+    EXPECT_EQ(rc, 0);
+    int ends[2];
+    struct event_base *base = event_base_new();
+    EXPECT(base && !socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends));
+    struct bufferevent *bev = http_tls_accept(tls, base, ends[0], &session);
+    EXPECT(bev && session);
+    void *lib = dlopen("libssl.so.3", RTLD_NOW | RTLD_NOLOAD); /* http_tls_new has opened it */
+    EXPECT(lib);
+    __typeof__(SSL_get_SSL_CTX) *settings_of = dlsym(lib, "SSL_get_SSL_CTX");
+    __typeof__(SSL_get_options) *options_of = dlsym(lib, "SSL_get_options");
+    __typeof__(SSL_CTX_ctrl) *setting = dlsym(lib, "SSL_CTX_ctrl");
+    EXPECT(settings_of && options_of && setting);
+    SSL_CTX *settings = settings_of(session);
+    EXPECT_EQ(setting(settings, SSL_CTRL_GET_SESS_CACHE_MODE, 0, NULL), SSL_SESS_CACHE_OFF);
+    EXPECT_EQ(setting(settings, SSL_CTRL_GET_MIN_PROTO_VERSION, 0, NULL), TLS1_2_VERSION);
+    EXPECT(setting(settings, SSL_CTRL_MODE, 0, NULL) & SSL_MODE_RELEASE_BUFFERS);
+    uint64_t wanted =
+        SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE;
+    EXPECT_EQ(options_of(session) & (wanted | SSL_OP_NO_TICKET), wanted);
+    bufferevent_free(bev);
+    http_tls_end(&session);
+    EXPECT(!session);
+    http_tls_free(&tls);
+    EXPECT(!tls);
+    event_base_free(base);
+    close(ends[0]);
+    close(ends[1]);
+    dlclose(lib);
+}
+#endif
