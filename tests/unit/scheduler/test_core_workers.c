@@ -362,6 +362,56 @@ TEST(workers_status_tells_models_and_replicas) {
     stage_free(stage);
 }
 
+/* Figures add up over replicas and groups; what a replica that is not ready has left does not count. */
+TEST(workers_status_adds_up_what_replicas_have) {
+    struct stage *stage = stage_new(NULL);
+    struct wire_kv_group groups[3][2];
+    for (uint32_t i = 0; i < 3; i++) {
+        struct stage_worker *w = stage_worker(stage, i);
+        groups[i][0] = w->group;
+        groups[i][1] = (struct wire_kv_group){
+            .kind = WIRE_GROUP_WINDOW, .block_tokens = 16, .block_count = 40, .window_tokens = 64};
+        groups[i][0].block_count = 100 * (i + 1);
+        w->hello.groups = groups[i];
+        w->hello.group_count = i ? 1 : 2;
+        w->hello.slot_count = 10 + i;
+        EXPECT_EQ(stage_hello(stage, w), 0);
+    }
+    for (uint32_t i = 0; i < 6; i++)
+        stage_simple(stage, i, 33, 40);
+    stage_run(stage);
+    struct wire_status status = sched_status(stage->s);
+    struct sched_counts counts = sched_counts(stage->s);
+    const struct wire_model_status *m = &status.models[0];
+    EXPECT_EQ(m->replicas_known, 3);
+    EXPECT_EQ(m->replicas_ready, 3);
+    EXPECT_EQ(m->replicas_loading, 0);
+    EXPECT_EQ(m->slots, 33);
+    EXPECT_EQ(m->running, 6);
+    EXPECT_EQ(m->blocks, 640);
+    EXPECT_EQ(m->blocks_used, 2 * 3 * 2 + 4 * 3); /* two of them have both groups */
+    EXPECT(counts.blocks_total == m->blocks && counts.blocks_used == m->blocks_used);
+    EXPECT_EQ(counts.replicas_ready, 3);
+    stage_finish(stage);
+    stage->workers[2].hello.state = WIRE_STATE_LOADING;
+    stage->workers[2].hello.incarnation++;
+    EXPECT_EQ(stage_hello(stage, &stage->workers[2]), 0);
+    status = sched_status(stage->s);
+    counts = sched_counts(stage->s);
+    m = &status.models[0];
+    EXPECT_EQ(m->replicas_known, 3);
+    EXPECT_EQ(m->replicas_ready, 2);
+    EXPECT_EQ(m->replicas_loading, 1);
+    EXPECT_EQ(m->slots, 21);
+    EXPECT_EQ(m->running, 0);
+    EXPECT_EQ(m->blocks, 340);
+    EXPECT_EQ(m->blocks_used, 0);
+    EXPECT(m->blocks_cached > 0 && counts.blocks_cached == m->blocks_cached);
+    EXPECT(counts.blocks_total == m->blocks && counts.blocks_used == 0);
+    EXPECT_EQ(counts.replicas_ready, 2);
+    stage_free(stage);
+}
+
 /* ---- What a Hello may cost ---- */
 
 TEST(workers_that_claim_more_blocks_than_tables_may_have_are_refused) {
