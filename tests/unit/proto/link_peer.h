@@ -18,6 +18,7 @@ struct test_server {
     struct link_server *link;
     struct u128 peer; /* the latest that said Hello */
     int hellos, gone, superseded, frames, heartbeats;
+    int early;         /* frames that went to a peer before its Welcome */
     uint64_t received; /* by echo */
     bool echo, refuse;
 };
@@ -47,6 +48,7 @@ static inline bool test_hello(void *ctx, struct u128 peer, const struct wire_hel
     struct test_server *t = ctx;
     t->hellos++;
     t->peer = peer;
+    t->early += link_server_send(t->link, peer, WIRE_DRAIN, (struct bytes){0}) == 0;
     return !t->refuse;
 }
 

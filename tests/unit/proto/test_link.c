@@ -121,6 +121,7 @@ TEST(link_renew_says_hello_again_and_only_then) {
     TURN_UNTIL(&s, &c, 2000, c.registered == 2);
     EXPECT_EQ(c.registered, 2);
     EXPECT_EQ(s.hellos, 2);
+    EXPECT_EQ(s.early, 0);                        /* its Welcome comes first, this time too */
     EXPECT_EQ(link_server_peer_count(s.link), 1); /* one process, one peer */
     /* its next heartbeat is answered with "register" */
     link_server_drop(s.link, s.peer);

@@ -296,6 +296,31 @@ TEST(trust_ends_when_a_key_leaves_the_list) {
     stage_close(&t);
 }
 
+/* A key that has just come to the list is good for the next who connects, long before the server looks at the list by
+ * itself. */
+TEST(trust_begins_when_a_key_comes_to_the_list) {
+    struct tcp_keys k;
+    struct test_server s = {.echo = true};
+    struct test_client c = {0};
+    const char *endpoint = "tcp://127.0.0.1:*";
+    struct error err;
+    EXPECT(tcp_keys_make(&k) && tcp_keys_disallow(&k, WIRE_ROLE_GATEWAY));
+    struct link_server_config config = {.endpoints = &endpoint,
+                                        .endpoint_count = 1,
+                                        .epoch = {5, {5, 7}},
+                                        .heartbeat_ms = 60000,
+                                        .silence_ms = 600000,
+                                        .key_file = k.files[WIRE_ROLE_SCHEDULER],
+                                        .allow_keys = k.allow};
+    EXPECT_EQ(link_server_new(&s.link, &config, &TEST_SERVER_CALLS, &s, &err), 0);
+    EXPECT_EQ(link_keys_make(k.folder, NULL), 0);
+    EXPECT(test_client_open_with(&c, link_server_address(s.link, 0), &k, WIRE_ROLE_GATEWAY));
+    TURN_UNTIL(&s, &c, 10000, c.registered);
+    EXPECT_EQ(c.registered, 1);
+    test_close(&s, &c);
+    tcp_keys_remove(&k);
+}
+
 /* A new key beside the old one; the old one leaves; the process finds the new one by itself. */
 TEST(trust_a_gateways_key_is_changed_while_it_runs) {
     struct stage t;
