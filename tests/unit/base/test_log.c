@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 static char captured[1 << 20];
@@ -63,6 +64,24 @@ TEST(log_text_line_has_its_parts) {
     EXPECT(line[4] == '-' && line[10] == 'T' && line[19] == '.' && line[23] == 'Z');
     EXPECT(!strncmp(line + 24, " info gateway[", 14));
     EXPECT(strstr(line, "]: started port=8080\n"));
+}
+
+/* Seconds since 1970 of a line's "2026-11-29T09:50:00.123Z". */
+static int64_t time_of(const char *line) {
+    struct tm utc = {0};
+    const char *rest = strptime(line, "%Y-%m-%dT%H:%M:%S", &utc);
+    return rest && *rest == '.' ? timegm(&utc) : -1;
+}
+
+TEST(log_lines_begin_with_the_time_in_utc) {
+    for (int json = 0; json < 2; json++) {
+        log_init("gateway", LOG_INFO, json);
+        int64_t before = wall_ms() / 1000;
+        capture_start();
+        log_info("started");
+        int64_t at = time_of(capture_end() + (json ? 7 : 0)), after = wall_ms() / 1000;
+        EXPECT(before <= at && at <= after);
+    }
 }
 
 TEST(log_json_lines_are_valid_whatever_is_in_them) {

@@ -37,6 +37,16 @@ TEST(values_are_read_by_name_and_kind) {
     EXPECT_EQ(config_finish(&config, NULL, &err), 0);
 }
 
+TEST(what_has_no_name_or_text_has_an_empty_one) {
+    EXPECT_EQ(opens("{\"list\":[5,\"a\",{}]}"), 0);
+    const struct config_node *list = config_find(&config, 0, "list");
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct config_node *item = config_item(&config, list, i);
+        EXPECT_STR((const char *)config.texts.data + item->name, "");
+        EXPECT_STR((const char *)config.texts.data + item->text, i == 1 ? "a" : "");
+    }
+}
+
 TEST(defaults_hold_where_the_file_says_nothing_and_null_hides_them) {
     struct config defaults;
     EXPECT_EQ(config_open(&defaults, bytes_str("{\"a\":1,\"b\":2,\"c\":3,\"l\":[4,5]}"), &err), 0);

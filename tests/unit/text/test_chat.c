@@ -114,6 +114,10 @@ TEST(content_parts_fit_the_template) {
         "[{\"role\": \"user\", \"content\": [{\"type\": \"image_url\", \"image_url\": {}}]}]");
     EXPECT_STR(rendered(chat, r),
                "error -3: messages[0].content[0]: this model takes text only, not 'image_url'");
+    r.messages = bytes_str("[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": "
+                           "\"a\"}, {\"type\": \"input_audio\"}]}]");
+    EXPECT_STR(rendered(chat, r),
+               "error -3: messages[0].content[1]: this model takes text only, not 'input_audio'");
     r.messages = bytes_str("[{\"role\": \"assistant\", \"content\": null}, {\"role\": \"user\"}]");
     EXPECT_STR(rendered(chat, r),
                "<s><|im_start|>assistant\n<|im_end|>\n<|im_start|>user\n<|im_end|>\n");

@@ -658,6 +658,41 @@ TEST(calls_that_break_off_are_as_far_as_they_came) {
     parse_tools_free(&t);
 }
 
+/* Appends text with each `from` as `to`. */
+static void add_with(struct buf *out, const char *text, const char *from, const char *to) {
+    for (const char *at; (at = strstr(text, from)); text = at + strlen(from)) {
+        buf_add(out, text, (size_t)(at - text));
+        buf_add_str(out, to);
+    }
+    buf_add_str(out, text);
+}
+
+/* Whatever form a call has, its JSON may hold objects in objects. */
+TEST(arguments_may_be_nested) {
+    static const char FROM[] = "\"city\": \"Paris\"",
+                      TO[] = "\"city\": {\"a\": [{\"b\": 1}], \"c\": {\"d\": {}}}";
+    struct parse_tools *t = tools();
+    struct answer a = {0};
+    unsigned count = 0;
+    bool good = true;
+    for (size_t i = 0; i < ARRAY_LEN(cases) && good; i++) {
+        struct buf text = {0}, expected = {0};
+        add_with(&text, cases[i].text, FROM, TO);
+        add_with(&expected, cases[i].expected, FROM, TO);
+        struct parse_case c = {cases[i].reasoning, cases[i].calls, cases[i].inside, buf_text(&text),
+                               buf_text(&expected)};
+        if (strstr(c.text, TO) && strstr(c.expected, TO) && !strstr(c.text, "\"{")) {
+            good = run_case(&c, c.expected, t, &a);
+            count++;
+        }
+        buf_release(&text);
+        buf_release(&expected);
+    }
+    EXPECT(!good || count > 20);
+    answer_release(&a);
+    parse_tools_free(&t);
+}
+
 /* JSON and strings of elements go out as they are written, what else there is value by value. */
 TEST(arguments_go_out_as_they_come) {
     static const char JSON[] = "\"city\": \"Paris\"";

@@ -2,6 +2,7 @@
  * Stages of a splitter that one scanner does: the same pieces as by the stages themselves.
  */
 #include "text/tokenizer/fast/fast.h"
+#include "text/tokenizer/known_splits.h"
 #include "text/tokenizer/split.h"
 
 #include <stdio.h>
@@ -107,4 +108,42 @@ TEST(stages_in_one_scanner_make_the_pieces_of_the_stages) {
         splitter_release(&apart);
         arena_release(&arena);
     }
+}
+
+/* What goes with each name: "i", a piece that is a token by itself is that token, and "b", a sequence begins with BOS. */
+static const struct {
+    const char *names, *more;
+} NAMED[] = {
+    {"gpt2 gpt-2 r50k_base p50k_base mpt olmo jais phi-2 trillion granite-docling exaone4 "
+     "roberta-bpe modern-bert jina-es jina-de jina-v2-es jina-v2-de jina-v1-en jina-v2-code "
+     "gigachat a.x-4.0 mellum cl100k cl100k_base dbrx smaug-bpe chatglm-bpe glm4 o200k "
+     "o200k_base gpt-4o llama4 minimax-m2 kanana2 talkie qwen2 stablelm2 hunyuan "
+     "deepseek-r1-qwen megrez grok-2 kormo solar-open f2llmv2 laguna ufakzeka qwen35 "
+     "exaone-moe tiny_aya cohere2moe afmoe spark2_5 deepseek-v3 deepseek_v3 hunyuan-dense "
+     "joyai-llm hy_v4 deepseek-llm deepseek-coder falcon starcoder refact command-r smollm "
+     "codeshell exaone minerva-7b mellum2 poro-chat bloom gpt3-finnish viking superbpe "
+     "bailingmoe bailingmoe2 llada-moe seed-coder kimi-k2 default ",
+     ""},
+    {"llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2 jina-v5-nano tekken ",
+     "ib"},
+    {"minicpm5 granite-embed-multi-97m youtu ", "i"},
+    {"chameleon ", "b"},
+};
+
+TEST(named_splits_say_what_goes_with_them) {
+    for (size_t i = 0; i < ARRAY_LEN(NAMED); i++) {
+        for (const char *at = NAMED[i].names; *at; at += strcspn(at, " ") + 1) {
+            struct bytes name = bytes_of(at, strcspn(at, " "));
+            struct known_split more = {0};
+            struct buf json = {0};
+            bool known = known_split_json(name, &json, &more);
+            if (!known || more.ignore_merges != !!strchr(NAMED[i].more, 'i') ||
+                more.add_bos != !!strchr(NAMED[i].more, 'b'))
+                check_fail(__FILE__, __LINE__, "%.*s: known %d, merges %d, bos %d", (int)name.len,
+                           at, known, more.ignore_merges, more.add_bos);
+            buf_release(&json);
+        }
+    }
+    EXPECT(!known_split_json(bytes_str("gpt"), NULL, NULL));
+    EXPECT(!known_split_json(bytes_str(""), NULL, NULL));
 }
