@@ -2,9 +2,11 @@
 #include "base/base.h"
 #include "base/fsutil.h"
 #include "check.h"
+#include "cli/bench/arrivals.h"
 #include "cli/bench/dataset.h"
 #include "cli/bench/plot.h"
 #include "cli/bench/report.h"
+#include "cli/bench/trace.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -98,7 +100,10 @@ TEST(bench_options_are_checked) {
         EXPECT(bench_limits_parse(BAD[i], &limits, &err) < 0);
     EXPECT_EQ(bench_percentiles_parse("50, 99.9", &percentiles, &err), 0);
     EXPECT(percentiles.count == 2 && near(percentiles.of[1], 99.9));
-    EXPECT(bench_percentiles_parse("101", &percentiles, &err) < 0);
+    EXPECT_EQ(bench_percentiles_parse("0,100,1,2,3,4,5,6", &percentiles, &err), 0);
+    EXPECT(percentiles.count == 8 && percentiles.of[0] == 0 && percentiles.of[1] == 100);
+    EXPECT(bench_percentiles_parse("100.1", &percentiles, &err) < 0);
+    EXPECT(bench_percentiles_parse("-0.1", &percentiles, &err) < 0);
     EXPECT(bench_percentiles_parse("1,2,3,4,5,6,7,8,9", &percentiles, &err) < 0);
 }
 
@@ -253,6 +258,70 @@ TEST(bench_traces_are_read_in_both_forms) {
         EXPECT(bench_trace_prompts(file_of(BAD[i]), &c, &r, &prompts, &err) < 0);
         bench_prompts_release(&prompts);
     }
+}
+
+/* Each number of a line at its edge, and the next one. */
+TEST(bench_traces_bounds_are_exact) {
+    static const struct {
+        const char *line;
+        bool good;
+    } LINES[] = {
+        {"1900-01-01 00:00:00,1,0", true},
+        {"1899-01-01 00:00:00,1,0", false},
+        {"9999-12-31 23:59:60,16777216,16777216", true},
+        {"10000-12-31 23:59:59,1,0", false},
+        {"2023-00-01 00:00:00,1,0", false},
+        {"2023-13-01 00:00:00,1,0", false},
+        {"2023-01-00 00:00:00,1,0", false},
+        {"2023-01-32 00:00:00,1,0", false},
+        {"2023-01-01 -1:00:00,1,0", false},
+        {"2023-01-01 24:00:00,1,0", false},
+        {"2023-01-01 00:-1:00,1,0", false},
+        {"2023-01-01 00:60:00,1,0", false},
+        {"2023-01-01 00:00:-1,1,0", false},
+        {"2023-01-01 00:00:61,1,0", false},
+        {"2023-01-01 00:00:00,0,0", false},
+        {"2023-01-01 00:00:00,1,-1", false},
+        {"2023-01-01 00:00:00,16777217,0", false},
+        {"2023-01-01 00:00:00,1,16777217", false},
+        {"2023-01-01 00:00:00.5,1,0", true},
+        {"2023-01-01 00:00:00,1", false},
+        {"2023-01-01 00:00:00,1,0 ", false},
+        {"{\"timestamp\":0,\"input_length\":1,\"output_length\":0}", true},
+        {"{\"timestamp\":-1,\"input_length\":1,\"output_length\":0}", false},
+        {"{\"timestamp\":0,\"input_length\":1,\"output_length\":0,\"hash_ids\":[1.5]}", false},
+        {"{\"timestamp\":0,\"input_length\":1,\"output_length\":0}x", false}};
+    for (size_t i = 0; i < ARRAY_LEN(LINES); i++) {
+        struct bench_trace trace;
+        struct error err = {0};
+        char text[200], said[200];
+        bool csv = LINES[i].line[0] != '{';
+        snprintf(text, sizeof text, "%s%s\n", csv ? "names\n" : "", LINES[i].line);
+        int rc = bench_trace_read(file_of(text), 10, &trace, &err);
+        snprintf(said, sizeof said, "line %d of the trace '%s' has no time and lengths",
+                 csv ? 2 : 1, path);
+        if (rc != (LINES[i].good ? 0 : ERR_INVALID) || (rc && strcmp(err.text, said) != 0) ||
+            trace.requests.count != LINES[i].good)
+            check_fail(__FILE__, __LINE__, "%s: %d, %s", LINES[i].line, rc, err.text);
+        bench_trace_release(&trace);
+    }
+}
+
+/* SplitMix64's own first numbers, from 0. */
+TEST(bench_random_numbers_are_those_that_were_published) {
+    struct bench_random r = {0};
+    EXPECT(bench_random_next(&r) == 0xE220A8397B1DCDAFu);
+    EXPECT(bench_random_next(&r) == 0x6E789E6AA1B965F4u);
+    EXPECT(bench_random_next(&r) == 0x06C45D188009454Fu);
+    bool seen[3] = {false};
+    for (int i = 0; i < 200; i++) {
+        uint64_t n = bench_random_range(&r, 5, 7);
+        EXPECT(n >= 5 && n <= 7);
+        seen[n - 5] = true;
+        double unit = bench_random_unit(&r);
+        EXPECT(unit > 0 && unit < 1);
+    }
+    EXPECT(seen[0] && seen[1] && seen[2]);
 }
 
 TEST(bench_report_has_the_known_layout) {
