@@ -21,7 +21,9 @@ const struct option_table chat_options = {
         "an answer.",
     .rows = ROWS,
     .count = ARRAY_LEN(ROWS),
-    .arguments = "model"};
+    .arguments = "model",
+    .foreign = talk_foreign,
+    .foreign_count = TALK_FOREIGN_COUNT};
 
 struct chat {
     struct conversation conversation;

@@ -172,6 +172,16 @@ static void show_settings(const struct talk_settings *s) {
            s->top_p, s->max_tokens, s->seed);
 }
 
+static int do_history(struct conversation *c, const char *rest, struct error *err) {
+    if (c->system)
+        printf("system: %s\n", c->system);
+    for (size_t i = 0; i < c->said.count; i++)
+        printf("%s: %s\n", i % 2 ? "assistant" : "user", c->said.items[i]);
+    if (!c->said.count)
+        printf("nothing was said yet\n");
+    return 0;
+}
+
 /* "temperature 0.2", read as the option of that name would be. */
 static int do_set(struct conversation *c, const char *rest, struct error *err) {
     static const char *const NAMES[] = {"temperature", "top-p", "max-tokens", "seed"};
@@ -215,6 +225,7 @@ static const struct {
     {"/clear", do_clear, "", "begin anew; the system message stays (also /new)"},
     {"/new", do_clear, NULL, NULL},
     {"/system", do_system, "[TEXT]", "show or set the system message; none: take it away"},
+    {"/history", do_history, "", "show what was said"},
     {"/set", do_set, "[NAME VALUE]",
      "show the settings or change one: temperature, top-p, "
      "max-tokens, seed"},

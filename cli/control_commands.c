@@ -34,7 +34,7 @@ static const struct option_row SCALE_ROWS[] = {ROWS_OF_BOTH};
 static const struct option_row STATUS_ROWS[] = {
     ROWS_OF_BOTH,
     {"json", 0, OPTION_BOOL, AT(json), NULL, .help = "Print one JSON object instead."},
-    {"server", 0, OPTION_STRING, AT(url), NULL,
+    {"server", 0, OPTION_STRING, AT(url), NULL, .aliases = "--url --base-url",
      .help = "List the models of the server at this address instead, wherever it runs."},
     {"api-key", 0, OPTION_STRING, AT(api_key), NULL, .help = "Its key.", .secret = true},
 };
@@ -228,6 +228,7 @@ static char *find_run_dir(const struct settings *settings, struct error *err) {
 
 static int ask(const struct option_table *table, const char *name, size_t words, int argc,
                char **argv) {
+    const char *called = argv[0]; /* "ps" is status, too */
     struct settings settings = {0};
     struct error err;
     const char *word[2] = {NULL, NULL};
@@ -239,11 +240,11 @@ static int ask(const struct option_table *table, const char *name, size_t words,
     if (!rc && words && !count && strcmp(name, "reload"))
         rc = error_set(&err, ERR_INVALID, words == 2 ? "how many workers?" : "which model?");
     if (rc)
-        return command_misused(name, &err);
+        return command_misused(called, &err);
     if (settings.url) {
         rc = list_models(&settings, &err);
         if (rc)
-            fprintf(stderr, "trireme %s: %s\n", name, err.text);
+            fprintf(stderr, "trireme %s: %s\n", called, err.text);
         option_free(table, &settings);
         return rc ? 1 : 0;
     }
@@ -258,9 +259,9 @@ static int ask(const struct option_table *table, const char *name, size_t words,
             rc = supervisor_ask(run_dir, line, reply, sizeof reply, &err);
     }
     if (rc)
-        fprintf(stderr, "trireme %s: %s\n", name, err.text);
+        fprintf(stderr, "trireme %s: %s\n", called, err.text);
     else
-        rc = print_reply(name, reply, settings.json);
+        rc = print_reply(called, reply, settings.json);
     mem_free(run_dir);
     option_free(table, &settings);
     return rc ? 1 : 0;

@@ -43,7 +43,7 @@ static const struct option_row CONVERT_ROWS[] = {
         .help = "folder of a model, or a GGUF file"),
     ROW(out, "out", OPTION_STRING, .short_name = 'o',
         .help = "where to: a name that ends with .gguf, or a folder"),
-    ROW(type, "type", OPTION_STRING,
+    ROW(type, "type", OPTION_STRING, .aliases = "-q --quant",
         .help = "what matrices become: f32, f16, bf16, or a quantized type; default: as is"),
     FORCE_ROW,
 };
@@ -60,13 +60,18 @@ static const struct option_row QUANTIZE_ROWS[] = {
                 "for 128 columns)"),
     FORCE_ROW,
 };
+static const struct option_foreign CONVERT_FOREIGN[] = {
+    {.flags = "-f --format",
+     .reason = "the name of OUT says it: a file that ends with .gguf, else a folder"}};
 const struct option_table convert_options = {
     .program = "trireme convert",
     .synopsis = "[OPTIONS] MODEL OUT [TYPE]",
     .summary = "Converts between Hugging Face folders and GGUF files, both ways.",
     .rows = CONVERT_ROWS,
     .count = ARRAY_LEN(CONVERT_ROWS),
-    .arguments = "model out type"};
+    .arguments = "model out type",
+    .foreign = CONVERT_FOREIGN,
+    .foreign_count = ARRAY_LEN(CONVERT_FOREIGN)};
 const struct option_table quantize_options = {
     .program = "trireme quantize",
     .synopsis = "[OPTIONS] MODEL FILE.gguf|FOLDER TYPE",

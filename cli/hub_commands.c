@@ -33,6 +33,10 @@ static const struct option_row PULL_ROWS[] = {
         .help = "A file of the repository, or a quant."),
     JSON_ROW,
 };
+static const struct option_foreign PULL_FOREIGN[] = {
+    {.flags = "-o --output --local-dir",
+     .reason = "models lie in a cache that other programs share, where HF_HUB_CACHE says; pull "
+               "prints the path"}};
 const struct option_table pull_options = {
     .program = "trireme pull",
     .synopsis = "[OPTIONS] MODEL",
@@ -40,7 +44,9 @@ const struct option_table pull_options = {
                "is.",
     .rows = PULL_ROWS,
     .count = ARRAY_LEN(PULL_ROWS),
-    .arguments = "model"};
+    .arguments = "model",
+    .foreign = PULL_FOREIGN,
+    .foreign_count = ARRAY_LEN(PULL_FOREIGN)};
 
 static const struct option_row LIST_ROWS[] = {
     ROW(verbose, "verbose", OPTION_BOOL, .short_name = 'v',

@@ -20,14 +20,18 @@ const struct option_table generate_options = {
         "As trireme run, with the defaults of blazr: 100 tokens, top-p 0.9, top-k 40. A model "
         "without a chat template completes the prompt.",
     .rows = GENERATE_ROWS,
-    .count = ARRAY_LEN(GENERATE_ROWS)};
+    .count = ARRAY_LEN(GENERATE_ROWS),
+    .foreign = talk_foreign,
+    .foreign_count = TALK_FOREIGN_COUNT};
 const struct option_table run_options = {
     .program = "trireme run",
     .synopsis = "[OPTIONS] MODEL PROMPT  (with --url: PROMPT)",
     .summary = "Lets a model answer a prompt and prints it as it comes. "
                "A prompt of - is read from standard input.",
     .rows = ROWS,
-    .count = ARRAY_LEN(ROWS)};
+    .count = ARRAY_LEN(ROWS),
+    .foreign = talk_foreign,
+    .foreign_count = TALK_FOREIGN_COUNT};
 
 enum { PROMPT_MAX = 8 << 20 };
 

@@ -297,10 +297,11 @@ void control_read(struct supervisor *s, uint32_t idx, int64_t now_ms) {
 static bool answer_of(const struct supervisor *s, const struct control *c, char *text,
                       size_t size) {
     const struct managed_model *m = &s->models[c->model];
+    uint32_t count;
     switch (c->waits_for) {
     case WAITS_FOR_SCALE:
-        snprintf(text, size, "ok %u workers\n",
-                 m->wanted / supervisor_rank_count(&m->terms.replicas));
+        count = m->wanted / supervisor_rank_count(&m->terms.replicas);
+        snprintf(text, size, "ok %u worker%s\n", count, count == 1 ? "" : "s");
         return scale_is_done(s);
     case WAITS_FOR_LOAD:
         if (m->failed_ms)

@@ -22,13 +22,19 @@
 
 enum { READY_MS = 120000, ANSWER_MS = 600000, PROBE_MS = 3000, LOG_TAIL_BYTES = 4000 };
 
+const struct option_foreign talk_foreign[TALK_FOREIGN_COUNT] = {
+    {.flags = "--paged-attention --graphs", .note = "it is always so"},
+    {.flags = "--verbose-prompt", .reason = "trireme render MODEL prints what a chat becomes"},
+};
+
 /* The private server ends with us (SIGTERM when this process is gone), in a session of its own so
  * that Ctrl-C is for us alone. */
 static void become_server(const struct talk *t, const char *model, const char *log) {
-    char port[16], threads[32], context[48];
+    char port[16], threads[32], context[48], layers[48];
     snprintf(port, sizeof port, "%u", t->client.port);
     snprintf(threads, sizeof threads, "--threads=%" PRId64, t->settings->threads);
     snprintf(context, sizeof context, "--max-context=%" PRId64, t->settings->max_context);
+    snprintf(layers, sizeof layers, "--layers-on-gpu=%" PRId64, t->settings->layers_on_gpu);
     unsetenv("TRIREME_TLS_CERT"); /* we ask it over plain HTTP, on the loopback */
     unsetenv("TRIREME_TLS_KEY");
     setsid();
@@ -46,7 +52,7 @@ static void become_server(const struct talk *t, const char *model, const char *l
     if (t->settings->vocab_dir)
         setenv("TRIREME_VOCAB_DIR", t->settings->vocab_dir, 1);
     execl("/proc/self/exe", "trireme", "serve", "--port", port, "--run-dir", t->run_dir, threads,
-          context, device, "--drain-timeout=0", "--stop-timeout=1s", "--model", model,
+          context, device, layers, "--drain-timeout=0", "--stop-timeout=1s", "--model", model,
           (char *)NULL);
     _exit(126);
 }

@@ -5,16 +5,21 @@
 #ifndef CLI_TALK_H
 #define CLI_TALK_H
 
+#include "base/option.h"
 #include "cli/api_client.h"
 
 struct talk_settings {
     const char *model, *url, *api_key, *system;
     const char *prompt;            /* of run alone */
     const char *vocab, *vocab_dir; /* of a private server */
-    int64_t port, max_tokens, seed, threads, max_context, top_k, repeat_last_n;
+    int64_t port, max_tokens, seed, threads, max_context, layers_on_gpu, top_k, repeat_last_n;
     double temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
     bool raw, verbose, cpu, gpu, stats, show_think;
 };
+
+/* Flags of other programs that set nothing here. */
+extern const struct option_foreign talk_foreign[];
+enum { TALK_FOREIGN_COUNT = 2 };
 
 #define TALK_ROW(type_, name_, kind, member, ...)                                                  \
     { .name = name_, .type = kind, .offset = offsetof(type_, member), __VA_ARGS__ }
@@ -24,7 +29,8 @@ struct talk_settings {
     TALK_ROW(type_, "model", OPTION_STRING, model, .short_name = 'm', .important = true,           \
              .aliases = "--model-path -hf --hf-repo",                                              \
              .help = "Folder of the model, or a GGUF file; with --url: its name there."),          \
-        TALK_ROW(type_, "url", OPTION_STRING, url, .important = true, .aliases = "--base-url",     \
+        TALK_ROW(type_, "url", OPTION_STRING, url, .important = true,                              \
+                 .aliases = "--base-url --server",                                                 \
                  .help = "A running server (http://127.0.0.1:8000) instead of a private one."),    \
         TALK_ROW(type_, "port", OPTION_INT, port, .min = 0, .max = 65535,                          \
                  .help = "The same of one on this machine, by its port."),                         \
@@ -58,7 +64,7 @@ struct talk_settings {
         TALK_ROW(type_, "threads", OPTION_INT, threads, .short_name = 't', .fallback = "0",        \
                  .max = 1024, .help = "Of a private server; 0: one for each core."),               \
         TALK_ROW(type_, "max-context", OPTION_INT, max_context, .max = 1 << 20, .unit = "tokens",  \
-                 .aliases = "-c --ctx-size",                                                       \
+                 .aliases = "-c --ctx-size --num-ctx",                                             \
                  .help =                                                                           \
                      "Of a private server: longest sequence; 0: what the model was made for."),    \
         TALK_ROW(type_, "vocab", OPTION_STRING, vocab,                                             \
@@ -71,6 +77,10 @@ struct talk_settings {
         TALK_ROW(type_, "gpu", OPTION_BOOL, gpu,                                                   \
                  .help = "It computes on a GPU; without one that is an error. Default: a GPU "     \
                          "where there is one."),                                                   \
+        TALK_ROW(type_, "layers-on-gpu", OPTION_INT, layers_on_gpu, .fallback = "-1", .min = -1,   \
+                 .max = INT32_MAX, .aliases = "-ngl --n-gpu-layers --gpu-layers",                  \
+                 .alias_words = "all=-1 auto=-1",                                                  \
+                 .help = "The same by a number of layers: 0 none, -1 or the model's number all."), \
         TALK_ROW(type_, "stats", OPTION_BOOL, stats,                                               \
                  .help = "Say at the end how long it took to load, and how many tokens came."),    \
         TALK_ROW(type_, "show-think", OPTION_BOOL, show_think,                                     \

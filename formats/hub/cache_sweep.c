@@ -346,6 +346,23 @@ static void remove_ref(void *ctx, const char *path, const struct stat *st) {
     buf_release(&text);
 }
 
+static bool has_entries(const char *dir, const char *name) {
+    char *path = path_join(dir, name);
+    DIR *d = opendir(path);
+    bool found = false;
+    for (const struct dirent *e; !found && d && (e = readdir(d));)
+        found = !is_dot(e->d_name);
+    if (d)
+        closedir(d);
+    mem_free(path);
+    return found;
+}
+
+/* No revision of the model is left, nor a download that is under way. */
+static bool is_bare(const char *dir) {
+    return !has_entries(dir, "snapshots") && !has_entries(dir, "blobs");
+}
+
 int hub_cache_delete_revision(const char *cache, const char *repo, const char *revision,
                               uint64_t *bytes, struct error *err) {
     char commit[HUB_COMMIT_MAX];
@@ -372,6 +389,8 @@ int hub_cache_delete_revision(const char *cache, const char *repo, const char *r
         rc = remove_commit(dir, commit, err);
     if (!rc)
         rc = sweep(cache, repo, true, false, bytes, err);
+    if (!rc && is_bare(dir)) /* it was the last one */
+        rc = remove_tree(dir, err);
     if (fd >= 0)
         close(fd);
     refs_release(&refs);
