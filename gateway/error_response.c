@@ -124,6 +124,16 @@ void error_body(struct http_request *req, const struct api_error *err, struct bu
     write_shape(req, error_shape_of(req->path), err, out);
 }
 
+void error_on_reject(void *ctx, struct http_request *req, int status, const char *text,
+                     struct buf *out) {
+    struct api_error err = {.status = status,
+                            .type = status >= 500 ? "server_error" : "invalid_request_error",
+                            .code = status == 413 ? "request_too_large" : NULL};
+    (void)ctx;
+    snprintf(err.text, sizeof err.text, "%s", text);
+    error_body(req, &err, out);
+}
+
 static void respond(struct http_request *req, enum error_shape shape, const struct api_error *err) {
     struct buf body;
     char seconds[16];

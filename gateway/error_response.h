@@ -30,6 +30,10 @@ void anthropic_error_write(const struct api_error *err, const char *request_id, 
 void llama_error_write(const struct api_error *err, struct buf *out);
 /* Appends err in TGI's shape: {"error":..,"error_type":..}. */
 void tgi_error_write(const struct api_error *err, struct buf *out);
+/* As http_config's on_reject: what the HTTP server refuses by itself, in the shape of the dialect
+ * that req's path is of; OpenAI's where there is none yet. */
+void error_on_reject(void *ctx, struct http_request *req, int status, const char *text,
+                     struct buf *out);
 /* Responds with err's status, the error object and the headers that belong to it (Retry-After,
  * WWW-Authenticate), and counts the response. Ends the request: req must not be used afterwards. */
 void error_respond(struct http_request *req, const struct api_error *err);

@@ -830,6 +830,7 @@ void server_install(struct gateway *gw, struct http_config *config) {
     config->ctx = gw;
     config->on_body = on_body;
     config->on_request = on_request;
+    config->on_reject = error_on_reject;
     config->on_head = on_head;
     config->on_tick = on_tick;
     config->tick_ms = EVENT_THREAD_TICK_MS;

@@ -273,7 +273,6 @@ static void fill_request(struct http_conn *conn) {
     struct http_request *req = &conn->req;
     req->method = p->method;
     req->version_minor = p->version_minor;
-    req->path = p->path;
     req->query = p->query;
     http_conn_take_head(conn);
     req->body = buf_bytes(&conn->body);

@@ -168,7 +168,7 @@ void http_conn_send(struct http_conn *conn); /* out to the kernel, the rest to t
 void http_thread_flush(struct http_thread *thread);
 
 /* http_response.c */
-/* What its request has of a complete head: fields and id. None of an incomplete one. */
+/* What its request has of a complete head: path, fields and id. None of an incomplete one. */
 void http_conn_take_head(struct http_conn *conn);
 void http_conn_reject(struct http_conn *conn, int status, const char *text);
 

@@ -209,7 +209,7 @@ void http_conn_reject(struct http_conn *conn, int status, const char *text) {
     http_conn_take_head(conn);
     buf_init(&body, 0);
     if (config->on_reject)
-        config->on_reject(config->ctx, status, text, &body);
+        config->on_reject(config->ctx, &conn->req, status, text, &body);
     else
         http_reject_json(status, text, &body);
     conn->keep_alive = false;
@@ -246,6 +246,7 @@ bool http_is_request_id(struct bytes id) {
 
 void http_conn_take_head(struct http_conn *conn) {
     struct http_request *req = &conn->req;
+    req->path = conn->parser.path;
     req->headers = conn->parser.headers.items;
     req->header_count = (uint32_t)conn->parser.headers.count;
     struct bytes id = http_request_header(req, "X-Request-Id");

@@ -142,9 +142,11 @@ struct http_config {
      * taken, and the connection closes. NULL: all bodies are taken. */
     void (*on_body)(void *ctx, struct http_request *req);
     /* Writes the body of an answer the server gives on its own (400, 408, 413, 414, 417, 431, 501,
-     * 503, 505, ...). NULL: http_reject_json. status and text are ours, short, and fit for a
+     * 503, 505, ...). NULL: http_reject_json. Of req it may look at the path, which is empty where
+     * the head was not complete, and at the id. status and text are ours, short, and fit for a
      * client. The content type is application/json. Any event thread. */
-    void (*on_reject)(void *ctx, int status, const char *text, struct buf *body);
+    void (*on_reject)(void *ctx, struct http_request *req, int status, const char *text,
+                      struct buf *body);
     /* Every response, the server's own ones too, just before its head goes out: may add up to
      * HTTP_HEAD_FIELDS_MAX fields and returns how many; their texts are borrowed until it is called
      * again. Of a request that was refused before its head was complete there is no more than the

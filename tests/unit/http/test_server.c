@@ -295,14 +295,26 @@ TEST(server_refuses_in_the_error_shape) {
     EXPECT_EQ(b.request_count, 0);
 }
 
-static void own_reject(void *ctx, int status, const char *text, struct buf *body) {
-    buf_addf(body, "mine %d %s", status, text);
+static void own_reject(void *ctx, struct http_request *req, int status, const char *text,
+                       struct buf *body) {
+    buf_addf(body, "mine %d %s of '%.*s'", status, text, (int)req->path.len,
+             (const char *)req->path.data);
 }
 
 TEST(server_refuses_with_the_owners_body) {
     BENCH(b.config.on_reject = own_reject);
     EXPECT(exchange(&b, "GET / HTTP/2.0\r\n\r\n", &in));
-    EXPECT(strstr(in.data, "\r\n\r\nmine 505 only HTTP/1.0 and HTTP/1.1 are served"));
+    EXPECT(strstr(in.data, "\r\n\r\nmine 505 only HTTP/1.0 and HTTP/1.1 are served of ''"));
+}
+
+/* The path is known once the head is complete, also of a later request of the connection. */
+TEST(server_tells_the_owner_which_path_it_refuses) {
+    BENCH(b.config.on_reject = own_reject);
+    EXPECT(exchange(&b, "POST /echo HTTP/1.1\r\n" H "Content-Length: 60000000\r\n\r\n", &in));
+    EXPECT(strstr(in.data, "mine 413 request body is too large of '/echo'"));
+    buf_reset(&in);
+    EXPECT(exchange(&b, "GET /echo HTTP/1.1\r\n" H "\r\nGET / HTTP/2.0\r\n\r\n", &in));
+    EXPECT(strstr(in.data, "mine 505 only HTTP/1.0 and HTTP/1.1 are served of ''"));
 }
 
 /* Without the lingering close the kernel would reset the connection over the unread body, and the
