@@ -23,6 +23,12 @@ static void add_call_id(struct choice *c, uint32_t index) {
 }
 
 static void begin_call(struct choice *c, const struct parse_call *call) {
+    if (c->bare_calls) {
+        buf_add_str(&c->calls, "\"name\":\"");
+        buf_add_json(&c->calls, call->name);
+        buf_add_str(&c->calls, "\",");
+        return;
+    }
     buf_add_str(&c->calls, "\"id\":\"");
     if (call->id.len)
         buf_add_json(&c->calls, call->id);
@@ -36,26 +42,26 @@ static void begin_call(struct choice *c, const struct parse_call *call) {
 /* More of a call whose beginning is still in the buffer goes into it; else it is an object of its
  * own. */
 static void on_call(void *ctx, const struct parse_call *call) {
-    static const char END[] = "\"}}";
     struct choice *c = ctx;
+    const char *end = c->bare_calls ? "\"}" : "\"}}";
     if (c->one_call && call->index > 0)
         return;
     if (c->calls.len && !call->name.len) {
-        c->calls.len -= strlen(END);
+        c->calls.len -= strlen(end);
     } else {
         if (c->calls.len)
             buf_add_byte(&c->calls, ',');
         buf_add_byte(&c->calls, '{');
-        if (c->streams)
+        if (c->streams && !c->bare_calls)
             buf_addf(&c->calls, "\"index\":%u,", call->index);
         if (call->name.len)
             begin_call(c, call);
-        else
+        else if (!c->bare_calls)
             buf_add_str(&c->calls, "\"function\":{");
         buf_add_str(&c->calls, "\"arguments\":\"");
     }
     buf_add_json(&c->calls, call->arguments);
-    buf_add_str(&c->calls, END);
+    buf_add_str(&c->calls, end);
 }
 
 static void init_parser(struct choice *c, const struct choice_config *config) {
@@ -67,6 +73,7 @@ static void init_parser(struct choice *c, const struct choice_config *config) {
     c->sink = (struct parse_sink){on_text, on_call, NULL};
     c->streams = config->streams;
     c->one_call = config->one_call;
+    c->bare_calls = config->bare_calls;
     c->hide_reasoning = config->hide_reasoning;
     c->call_seed = config->call_seed;
 }

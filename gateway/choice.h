@@ -59,7 +59,7 @@ struct choice {
     struct buf *out;      /* where content goes during a call */
     struct buf reasoning; /* thought since it was last taken */
     struct buf calls;     /* tool calls since then: objects of JSON, comma-separated */
-    bool streams, one_call, hide_reasoning;
+    bool streams, one_call, bare_calls, hide_reasoning;
     uint64_t call_seed;
     struct buf text;            /* of an answer that is not streamed: all of it */
     struct buf logprobs;        /* and the rendered entries of its tokens, comma-separated */
@@ -83,6 +83,7 @@ struct choice_config {
     bool streams;
     bool whole_calls;    /* of a stream too: each in one piece, and well formed */
     bool one_call;       /* further calls are left out */
+    bool bare_calls;     /* of a call there is the name and the arguments alone; with one_call */
     bool hide_reasoning; /* what was thought is left out */
     uint64_t call_seed;  /* the ids of calls come from it */
 };

@@ -361,8 +361,8 @@ static int check_tools(const struct genreq *g, const struct constraint_model *m,
     if (tools->count == 0)
         return api_error_set(err, API_BAD_REQUEST, field, "'%s' needs 'tools'", field);
     if (g->tool_choice_name.len && !is_tool(tools, g->tool_choice_name))
-        return api_error_set(err, API_BAD_REQUEST, "tool_choice",
-                             "'tool_choice' names no function of 'tools'");
+        return api_error_set(err, API_BAD_REQUEST, field, "'%s' names no function of '%s'", field,
+                             g->bare_calls ? "functions" : "tools");
     return 0;
 }
 
@@ -565,7 +565,10 @@ static int check_fields(const struct genreq *g, const struct constraint_model *m
 int constraint_make(const struct genreq *g, const struct constraint_model *m, struct buf *out,
                     struct api_error *err) {
     bool forced = forces_call(g), may_call = forced || g->tools.len > 0, is_free = frees_text(g);
-    const char *field = forced ? "tool_choice" : is_free ? "tools" : g->constraint.field;
+    const char *field = forced && g->bare_calls ? "function_call"
+                        : forced                ? "tool_choice"
+                        : is_free               ? "tools"
+                                                : g->constraint.field;
     if (!binds_all(g) && (!is_free || !m->calls)) /* none, or no calls are read from the answer */
         return 0;
     if (check_fields(g, m, field, err))

@@ -1,5 +1,6 @@
 /* The fields that a chat template is rendered with: messages, tools and the like. */
 #include "gateway/field.h"
+#include "gateway/raw_value.h"
 
 #include "text/template/template.h"
 
@@ -119,6 +120,19 @@ int field_messages(struct field_reader *r, enum json_event first) {
     return 0;
 }
 
+/* Functions alone: nothing else is run or known here. */
+static int check_tool(struct field_reader *r, enum json_event first, uint32_t idx) {
+    struct bytes type = {0};
+    const struct json_wanted members[] = {{"type", &type}};
+    if (field_members(r, first, members, ARRAY_LEN(members), NULL))
+        return -1;
+    if (!type.len || raw_is_text(type, "function"))
+        return 0;
+    return api_error_set(r->err, API_UNSUPPORTED, "tools",
+                         "tools[%u]: tools of type %.*s are not offered by this server", idx,
+                         (int)MIN(type.len, (size_t)64), (const char *)type.data);
+}
+
 static int read_tools(struct field_reader *r, enum json_event first) {
     uint32_t count = 0;
     size_t begin = r->json.offset;
@@ -129,7 +143,7 @@ static int read_tools(struct field_reader *r, enum json_event first) {
         if (event != JSON_OBJECT_BEGIN)
             return api_error_set(r->err, API_BAD_REQUEST, "tools", "tools[%u] must be an object",
                                  count);
-        if (field_span(r, event, NULL))
+        if (check_tool(r, event, count))
             return -1;
     }
     if (count > 0)

@@ -283,6 +283,7 @@ static void init_answer(struct generation *gen, int64_t created_s) {
     a->form = answer_form_of(g->dialect);
     a->form->init(&a->writer, g->dialect, g->stream, gen->number, created_s,
                   bytes_str(gen->terms.model->name));
+    a->writer.bare_calls = g->bare_calls;
     if (g->service_tier && a->form == &answer_openai)
         response_tell_tier(&a->writer);
     embed_form_init(&a->embed, g, &gen->terms.model->vectors);
@@ -361,6 +362,7 @@ static int init_submissions(struct generation *gen, struct u128 first, struct er
                                    .streams = g->stream,
                                    .whole_calls = gen->answer.form->whole_calls,
                                    .one_call = !g->parallel_tool_calls,
+                                   .bare_calls = g->bare_calls,
                                    .hide_reasoning = !g->include_reasoning,
                                    .call_seed = gen->number.lo ^ gen->number.hi};
     uint32_t choice_count = genreq_choices_made(g);

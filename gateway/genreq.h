@@ -177,6 +177,7 @@ struct genreq {
     /* what is asked: raw JSON for a chat, prompts for a completion. Both (one prompt, then): the
      * prompt is for a model without a chat template */
     struct bytes messages, tools, documents, template_kwargs;
+    struct bytes functions;        /* OpenAI's older name for tools, until functions_apply */
     struct bytes chat_template;    /* of this request alone; empty: the model's */
     struct bytes reasoning_effort; /* empty: not given */
     const char *verbosity;         /* static; NULL: not given */
@@ -261,6 +262,7 @@ struct genreq {
     const char *thinking_budget_field;
     bool must_think;          /* refused where the model's reasoning cannot be told */
     bool parallel_tool_calls; /* false: the first call alone */
+    bool bare_calls;          /* the call is told as OpenAI's older `function_call` */
     bool tool_choice_none, tool_choice_required;
     struct bytes tool_choice_name; /* the function that must be called; empty: none */
     struct genreq_constraint constraint;

@@ -1,5 +1,5 @@
 /* POST /v1/chat/completions: the fields of OpenAI's and vLLM's chat requests. */
-#include "gateway/field.h"
+#include "gateway/openai_functions.h"
 
 /* {"name": NAME}, the value of "function". */
 static int read_function_name(struct field_reader *r, enum json_event first) {
@@ -130,6 +130,8 @@ static const struct field rows[] = {
     INT_FIELD("top_logprobs", top_logprobs, -1, GENREQ_TOP_LOGPROBS_MAX, GENREQ_TOP_LOGPROBS),
     CUSTOM_FIELD("prompt_logprobs", field_prompt_logprobs),
     CUSTOM_FIELD("tool_choice", read_tool_choice),
+    CUSTOM_FIELD("functions", functions_read),
+    CUSTOM_FIELD("function_call", functions_read_choice),
     CUSTOM_FIELD("thinking", read_thinking),
     CUSTOM_FIELD("enable_thinking", read_enable_thinking),
     CUSTOM_FIELD("reasoning", read_reasoning),
@@ -156,6 +158,8 @@ int openai_chat_parse(struct genreq *g, struct bytes body, struct api_error *err
         return -1;
     if (g->messages.len == 0)
         return api_error_set(err, API_BAD_REQUEST, "messages", "'messages' is missing");
+    if (functions_apply(g, err))
+        return -1;
     if ((g->tool_choice_required || g->tool_choice_name.len) && g->tools.len == 0)
         return api_error_set(err, API_BAD_REQUEST, "tool_choice", "'tool_choice' needs 'tools'");
     if (g->tool_choice_name.len && g->constraint.kind != CONSTRAINT_NONE)

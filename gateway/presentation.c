@@ -17,6 +17,7 @@ static const struct {
     {"token_ids", offsetof(struct genreq, return_token_ids)},
     {"parallel_calls", offsetof(struct genreq, parallel_tool_calls)},
     {"reasoning", offsetof(struct genreq, include_reasoning)},
+    {"bare_calls", offsetof(struct genreq, bare_calls)},
     {"service_tier", offsetof(struct genreq, service_tier)},
 };
 

@@ -144,14 +144,20 @@ static void add_reasoning(struct bytes reasoning, struct buf *out) {
     ADD(out, "\"");
 }
 
-static void add_calls(struct bytes calls, struct buf *out) {
-    ADD(out, "\"tool_calls\":[");
+static void add_calls(const struct response_writer *r, struct bytes calls, struct buf *out) {
+    buf_add_str(out, r->bare_calls ? "\"function_call\":" : "\"tool_calls\":[");
     buf_add_bytes(out, calls);
-    ADD(out, "]");
+    if (!r->bare_calls)
+        ADD(out, "]");
+}
+
+static const char *finish_text(const struct response_writer *r, enum choice_finish finish) {
+    return r->bare_calls && finish == CHOICE_CALLS ? "function_call" : choice_finish_text(finish);
 }
 
 /* The delta of a chat that thinks or calls. */
-static void add_delta(const struct response_text *text, struct buf *out) {
+static void add_delta(const struct response_writer *r, const struct response_text *text,
+                      struct buf *out) {
     ADD(out, ",\"delta\":{");
     if (text->reasoning.len)
         add_reasoning(text->reasoning, out);
@@ -165,7 +171,7 @@ static void add_delta(const struct response_text *text, struct buf *out) {
     if (text->calls.len) {
         if (text->reasoning.len || text->content.len)
             ADD(out, ",");
-        add_calls(text->calls, out);
+        add_calls(r, text->calls, out);
     }
     ADD(out, "}");
 }
@@ -176,7 +182,7 @@ void response_chunk_text(const struct response_writer *r, uint32_t index,
     const struct shape *shape = &shapes[r->dialect];
     chunk_open(r, index, out);
     if (text->reasoning.len || text->calls.len) {
-        add_delta(text, out);
+        add_delta(r, text, out);
     } else {
         buf_add_str(out, shape->text_open);
         buf_add_json(out, text->content);
@@ -197,7 +203,7 @@ void response_chunk_finish(const struct response_writer *r, uint32_t index,
                            enum choice_finish finish, const struct usage *usage, struct buf *out) {
     chunk_open(r, index, out);
     buf_add_str(out, shapes[r->dialect].finish);
-    buf_add_str(out, choice_finish_text(finish));
+    buf_add_str(out, finish_text(r, finish));
     ADD(out, "\"}]");
     add_fingerprint(r, out);
     chunk_close(r, usage, out);
@@ -230,7 +236,8 @@ void response_full_begin(const struct response_writer *r, struct buf *out) {
 }
 
 /* The message of a chat that thinks or calls. */
-static void add_message(const struct response_text *text, struct buf *out) {
+static void add_message(const struct response_writer *r, const struct response_text *text,
+                        struct buf *out) {
     ADD(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
     if (text->content.len || !text->calls.len) {
         ADD(out, "\"");
@@ -246,7 +253,7 @@ static void add_message(const struct response_text *text, struct buf *out) {
     }
     if (text->calls.len) {
         ADD(out, ",");
-        add_calls(text->calls, out);
+        add_calls(r, text->calls, out);
     }
     ADD(out, "}");
 }
@@ -260,7 +267,7 @@ void response_full_choice(const struct response_writer *r, bool first, uint32_t 
     ADD(out, "{\"index\":");
     buf_add_u64(out, index);
     if (text->reasoning.len || text->calls.len) {
-        add_message(text, out);
+        add_message(r, text, out);
     } else {
         buf_add_str(out, shape->full_open);
         buf_add_json(out, text->content);
@@ -273,7 +280,7 @@ void response_full_choice(const struct response_writer *r, bool first, uint32_t 
     else
         buf_add_bytes(out, logprobs);
     ADD(out, ",\"finish_reason\":\"");
-    buf_add_str(out, choice_finish_text(finish));
+    buf_add_str(out, finish_text(r, finish));
     ADD(out, "\"}");
 }
 

@@ -27,6 +27,7 @@ struct response_writer {
     enum genreq_dialect dialect;
     bool include_usage;    /* a last chunk with usage; "usage":null in the others */
     bool continuous_usage; /* usage in every chunk */
+    bool bare_calls;       /* a call is told as OpenAI's older `function_call` */
     /* of the replica that makes the answer; zero: not known yet, and not told */
     struct u128 fingerprint;
     struct buf head; /* {"id":..,"object":..,"created":..,"model":..,"choices":[ */

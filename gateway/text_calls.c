@@ -5,8 +5,8 @@
 #include "gateway/anthropic.h"
 #include "gateway/error_response.h"
 #include "gateway/event_thread.h"
-#include "gateway/field.h"
 #include "gateway/open_places.h"
+#include "gateway/openai_functions.h"
 #include "gateway/prepare.h"
 #include "gateway/responses.h"
 #include "gateway/scheduler_link.h"
@@ -69,7 +69,9 @@ static const struct field_table *const text_calls_tables[] = {&field_template, &
 const struct field_set fields_text_calls = {text_calls_tables, ARRAY_LEN(text_calls_tables)};
 
 static int read_own(struct text_request *t, struct bytes body, struct api_error *err) {
-    return field_read_request(&t->g, &fields_text_calls, body, err);
+    if (field_read_request(&t->g, &fields_text_calls, body, err))
+        return -1;
+    return functions_convert_messages(&t->g, err);
 }
 
 static int read_messages(struct text_request *t, struct bytes body, struct api_error *err) {

@@ -221,3 +221,26 @@ def test_templates_of_the_goldens_are_served():
                 status, text = e.post("/detokenize", {"tokens": tokens["tokens"]})
                 assert status == 200 and want in text.values(), (name, context, text)
     return f"{len(expected)} templates"
+
+
+def test_older_functions():
+    """OpenAI's functions and function_call, whole and streamed: the client reads the call where it was before there were tools."""
+    says = '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call><tool_call>{"name": "get_weather", "arguments": {"city": "Rome"}}</tool_call>'
+    functions = [t["function"] for t in TOOLS]
+    with Echo("tool <tool_call> </think>") as e:
+        ask = dict(model="fake", messages=[{"role": "user", "content": says}], functions=functions, max_tokens=1000)
+        choice = e.client.chat.completions.create(**ask).choices[0]
+        call = choice.message.function_call
+        assert choice.finish_reason == "function_call" and not choice.message.tool_calls, choice
+        assert call.name == "get_weather" and json.loads(call.arguments) == {"city": "Paris"}, call
+        name = arguments = ""
+        for chunk in e.client.chat.completions.create(**ask, stream=True):
+            delta, finish = chunk.choices[0].delta, chunk.choices[0].finish_reason
+            assert not delta.tool_calls, chunk
+            if delta.function_call:
+                name += delta.function_call.name or ""
+                arguments += delta.function_call.arguments or ""
+        assert (name, json.loads(arguments), finish) == ("get_weather", {"city": "Paris"}, "function_call")
+        history = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}]
+        told = e.client.chat.completions.create(**{**ask, "messages": history + [{"role": "function", "name": "f", "content": "seven"}]})
+        assert told.choices[0].message.content == "seven" and told.choices[0].finish_reason == "stop"

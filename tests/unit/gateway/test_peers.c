@@ -99,8 +99,8 @@ static const struct peer_field FIELDS[] = {
     {"nvext", "5 []", "{} {\"annotations\":[\"a\"]}"},
     {"web_search_options", "{} {\"a\":1}", ""},
     {"prediction", "{} {\"type\":\"content\",\"content\":\"x\"}", ""},
-    {"functions", "[{\"name\":\"f\"}]", "[]"},
-    {"function_call", "{\"name\":\"f\"} \"x\"", "\"none\" \"auto\""},
+    {"functions", "[7] {}", "[]"}, /* chats take them */
+    {"function_call", "{} \"x\"", "\"none\" \"auto\""},
     /* other weights, other engines */
     {"lora", "[{\"id\":0}]", "[]"},
     {"lora_path", "\"x\"", "\"\""},
@@ -235,7 +235,7 @@ TEST(each_row_has_a_case) {
 TEST(a_refusal_says_which_values_change_nothing) {
     static const char *const CASES[][2] = {
         {"\"best_of\":2", "give a value that changes nothing: 0 or 1"},
-        {"\"function_call\":\"f\"", "give a value that changes nothing: \"none\" or \"auto\""},
+        {"\"modalities\":[\"audio\"]", "give a value that changes nothing: [\"text\"]"},
         {"\"tfs_z\":0.5", "give a value that changes nothing: 1"},
     };
     for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
@@ -369,6 +369,59 @@ TEST(a_chat_is_told_to_think_by_other_names) {
             EXPECT_EQ(g.include_reasoning, CASES[i].shows);
         }
     }
+}
+
+/* OpenAI's older form is today's; what it cannot be told apart from is refused. */
+TEST(functions_are_tools) {
+    struct genreq g;
+    struct api_error err = {0};
+    EXPECT_EQ(genreq_parse(&g, GENREQ_CHAT,
+                           bytes_str("{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},"
+                                     "{\"role\":\"assistant\",\"content\":null,\"function_call\":"
+                                     "{\"name\":\"f\",\"arguments\":\"{}\"}},"
+                                     "{\"role\":\"function\",\"name\":\"f\",\"content\":\"7\"},"
+                                     "{\"role\":\"assistant\",\"content\":\"x\","
+                                     "\"function_call\":null}],"
+                                     "\"functions\":[{\"name\":\"f\",\"parameters\":{}}],"
+                                     "\"function_call\":{\"name\":\"f\"}}"),
+                           &err),
+              0);
+    EXPECT(bytes_equal(g.tools, bytes_str("[{\"type\":\"function\",\"function\":{\"name\":\"f\","
+                                          "\"parameters\":{}}}]")));
+    EXPECT(bytes_equal(
+        g.messages,
+        bytes_str(
+            "[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\",\"content\":null,"
+            "\"tool_calls\":[{\"id\":\"call00001\",\"type\":\"function\",\"function\":"
+            "{\"name\":\"f\",\"arguments\":\"{}\"}}]},"
+            "{\"role\":\"tool\",\"tool_call_id\":\"call00001\",\"name\":\"f\",\"content\":\"7\"},"
+            "{\"role\":\"assistant\",\"content\":\"x\"}]")));
+    EXPECT(bytes_equal(g.tool_choice_name, bytes_str("f")));
+    EXPECT(g.bare_calls && !g.parallel_tool_calls);
+    genreq_release(&g);
+    static const struct {
+        const char *fields, *param, *text;
+    } CASES[] = {
+        {"\"functions\":{}", "functions", "an array"},
+        {"\"functions\":[7]", "functions", "functions[0] must be an object"},
+        {"\"functions\":[{\"description\":\"\"}]", "functions", "needs a 'name'"},
+        {"\"functions\":[{\"name\":\"f\"}],\"tools\":[{\"type\":\"function\"}]", "functions",
+         "both"},
+        {"\"functions\":[{\"name\":\"f\"}],\"tool_choice\":\"required\"", "function_call",
+         "is of 'tools'"},
+        {"\"function_call\":{\"name\":\"f\"}", "function_call", "needs 'functions'"},
+        {"\"function_call\":\"required\"", "function_call", "must be \"none\""},
+        {"\"function_call\":{}", "function_call.name", "a string"},
+        {"\"tools\":[{\"type\":\"web_search\"}]", "tools", "type \"web_search\" are not offered"},
+        {"\"tools\":[{\"type\":\"function\"},{\"type\":\"custom\"}]", "tools", "tools[1]"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        EXPECT_EQ(parse_with(GENREQ_CHAT, CASES[i].fields, &g, &err), -1);
+        if (strcmp(err.param, CASES[i].param) != 0 || !strstr(err.text, CASES[i].text))
+            check_fail(__FILE__, __LINE__, "%s: '%s' '%s'", CASES[i].fields, err.param, err.text);
+    }
+    EXPECT_EQ(parse_with(GENREQ_CHAT, "\"functions\":[],\"function_call\":\"auto\"", &g, &err), 0);
+    EXPECT_EQ(parse_with(GENREQ_CHAT, "\"tools\":[{\"name\":\"f\"}]", &g, &err), 0);
 }
 
 TEST(a_chat_may_bound_what_is_thought) {
