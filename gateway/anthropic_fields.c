@@ -149,6 +149,8 @@ static const struct field rows[] = {
     REFUSED_FIELD("logprobs"),
     REFUSED_FIELD("top_logprobs"),
     REFUSED_FIELD("return_token_ids"),
+    REFUSED_FIELD("timings_per_token"),
+    REFUSED_FIELD("return_tokens_as_token_ids"),
     REFUSED_FIELD("max_completion_tokens"),
     REFUSED_FIELD("reasoning_effort"),
     REFUSED_FIELD("continue_final_message"),
@@ -160,6 +162,8 @@ static const struct field rows[] = {
     NEUTRAL_FIELD("parallel_tool_calls", "true"),
     NEUTRAL_FIELD("reasoning_format", "\"auto\" \"deepseek\""),
     /* no text changes */
+    PASSED_FIELD("stream_options"), /* the usage is always told */
+    PASSED_FIELD("service_tier"),
     PASSED_FIELD("cache_control"),
     PASSED_FIELD("diagnostics"),
     PASSED_FIELD("inference_geo"),

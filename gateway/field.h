@@ -95,6 +95,9 @@ struct field {
 #define PASSED_FIELD(json)                                                                         \
     { .name = json, .kind = FIELD_PASSED }
 
+/* Values of reasoning_format that ask for what a text is where nothing is told apart. */
+#define TEXT_REASONING "\"none\" \"auto\""
+
 /* A list of rows. */
 struct field_table {
     const struct field *rows;

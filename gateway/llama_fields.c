@@ -106,7 +106,11 @@ static int read_extra(struct field_reader *r, enum json_event first) {
     CUSTOM_FIELD("return_tokens", read_return_tokens),                                             \
     CUSTOM_FIELD("seed", field_seed),                                                              \
     CUSTOM_FIELD("response_fields", read_response_fields),                                         \
-    PASSED_FIELD("verbose"), /* they always tell how they were sampled */                          \
+    PASSED_FIELD("verbose"), /* they always tell how they were sampled, */                         \
+    PASSED_FIELD("timings_per_token"), /* how long it took, */                                     \
+    PASSED_FIELD("stream_options"), /* and how many tokens there were */                           \
+    PASSED_FIELD("service_tier"),                                                                  \
+    NEUTRAL_FIELD("reasoning_format", TEXT_REASONING),                                             \
     /* of chats, or of the other dialects */                                                       \
     REFUSED_FIELD("messages"),                                                                     \
     REFUSED_FIELD("tools"),                                                                        \

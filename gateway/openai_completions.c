@@ -81,6 +81,7 @@ static const struct field rows[] = {
     CUSTOM_FIELD("suffix", read_suffix),
     INT_FIELD("best_of", best_of, 0, GENREQ_CHOICES_MAX, 0),
     BOOL_FIELD("verbose", verbose, 0),
+    NEUTRAL_FIELD("reasoning_format", TEXT_REASONING),
     /* of chats alone */
     REFUSED_FIELD("messages"),
     REFUSED_FIELD("tools"),

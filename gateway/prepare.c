@@ -138,6 +138,12 @@ int prepare_thinking_end(const struct genreq *g, const struct text_model *text, 
     return rc ? refuse(api, field, rc, &err) : 0;
 }
 
+/* A template writes the model's own first token, unless the request says that it is to be added. */
+static unsigned chat_flags(const struct genreq *g) {
+    bool adds = g->given & GENREQ_ADD_SPECIAL && g->add_special_tokens;
+    return TOKENIZE_PARSE_SPECIAL | (adds ? TOKENIZE_ADD_SPECIAL : 0u);
+}
+
 static int chat_tokens(const struct genreq *g, const struct served_model *m, struct prepared *p,
                        struct token_vec *out, struct api_error *api) {
     const struct text_model *text = m->text;
@@ -151,7 +157,7 @@ static int chat_tokens(const struct genreq *g, const struct served_model *m, str
         rc = fill_parse(g, text, buf_bytes(&prompt), p, &err);
         if (rc == 0)
             rc = tokenizer_encode_spots(text->tokenizer, buf_bytes(&prompt), spots.items,
-                                        spots.count, TOKENIZE_PARSE_SPECIAL, out, &err);
+                                        spots.count, chat_flags(g), out, &err);
         if (rc)
             refuse(api, "messages", rc, &err);
         else
@@ -176,7 +182,7 @@ static int chat_fits(const struct genreq *g, const struct served_model *m, bool 
     int rc = prepare_chat_text(g, m->text, &prompt, &spots, api);
     if (rc == 0 && prompt.len / m->text->token_bytes_most < context) {
         rc = tokenizer_encode_spots(m->text->tokenizer, buf_bytes(&prompt), spots.items,
-                                    spots.count, TOKENIZE_PARSE_SPECIAL, &ids, &err);
+                                    spots.count, chat_flags(g), &ids, &err);
         if (rc)
             rc = refuse(api, "messages", rc, &err);
         *fits = rc == 0 && ids.count <= context - room;

@@ -65,6 +65,7 @@ static int read_text_in_logprobs(struct field_reader *r, enum json_event first) 
     NEUTRAL_FIELD("priority", "0"), /* SGLang's higher ones go first, ours last */                 \
     PASSED_FIELD("return_token_ids"), /* output_ids always has them */                             \
     PASSED_FIELD("service_tier"),                                                                  \
+    NEUTRAL_FIELD("reasoning_format", TEXT_REASONING),                                             \
     REFUSED_FIELD("stream_options"),                                                               \
     REFUSED_FIELD("return_tokens_as_token_ids"),                                                   \
     REFUSED_FIELD("timings_per_token")

@@ -41,6 +41,11 @@ static int read_logprobs(struct field_reader *r, enum json_event first) {
     REFUSED_FIELD("chat_template"),                                                                \
     REFUSED_FIELD("chat_template_kwargs"),                                                         \
     REFUSED_FIELD("timings_per_token"),                                                            \
+    /* no text is made of the tokens */                                                            \
+    PASSED_FIELD("skip_special_tokens"),                                                           \
+    PASSED_FIELD("include_stop_str_in_output"),                                                    \
+    NEUTRAL_FIELD("reasoning_format", TEXT_REASONING),                                             \
+    PASSED_FIELD("service_tier"),                                                                  \
     NEUTRAL_FIELD("tool_choice", "\"none\" \"auto\""),                                             \
     /* the answer has no text */                                                                   \
     REFUSED_FIELD("add_special_tokens"),                                                           \
