@@ -282,6 +282,13 @@ static int on_page(const struct call *c, struct api_error *err) {
     return -1;
 }
 
+/* The list of calls, where servers made with FastAPI have theirs. */
+static int on_docs(const struct call *c, struct api_error *err) {
+    (void)err;
+    CHECK(page_respond(c->req, bytes_str("calls.html")));
+    return 0;
+}
+
 static int on_version(const struct call *c, struct api_error *err) {
     http_respond(c->req, 200, JSON_TYPE, NULL, 0,
                  bytes_str("{\"version\":\"" TRIREME_VERSION "\"}\n"));
@@ -509,6 +516,7 @@ static const struct route {
 } routes[] = {
     CALL("/", HTTP_GET, true, false, on_page, NULL),
     CALL("/page/", HTTP_GET, true, true, on_page, NULL),
+    CALL("/docs", HTTP_GET, true, false, on_docs, NULL),
     GENERATE("/v1/chat/completions", on_generate, GENREQ_CHAT, &fields_chat),
     GENERATE("/chat/completions", on_generate, GENREQ_CHAT, &fields_chat),
     CALL("/v1/chat/completions/input_tokens", HTTP_POST, false, false, on_chat_tokens,

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { Answer, figuresOf, thoughtTitle, tokensPerSecond } from '../../gateway/page/answer.js';
 import { EventReader, requestHeaders, streamChat } from '../../gateway/page/api.js';
+import { callsOf } from '../../gateway/page/calls.js';
 import { addUserTurn, cutFrom, messagesOf, newChat, repair, titleOf } from '../../gateway/page/chat.js';
 import { parseMetrics, readLoad } from '../../gateway/page/metrics.js';
 
@@ -28,6 +29,21 @@ const delta = (fields, tokens) => event({ choices: [{ delta: fields }], usage: t
 const settings = { system: 'Be brief.', key: 'sesame', request: () => ({ temperature: 0.5 }) };
 
 const tests = {
+  lists_calls_with_their_fields() {
+    const properties = {
+      n: { type: ['integer', 'null'], minimum: 1, maximum: 128 },
+      lora: { description: 'not offered: only values that change nothing are taken' },
+      echo: { type: ['boolean', 'null'] },
+      model: { type: ['string', 'null'], maxLength: 256 },
+      prompt: {},
+    };
+    const body = { requestBody: { content: { 'application/json': { schema: { properties } } } }, security: [] };
+    assert.deepEqual(callsOf({ paths: { '/v1/completions': { post: body }, '/health': { get: {} } } }), [
+      { path: '/v1/completions', method: 'POST', open: false, fields: [['echo', 'boolean'], ['model', 'string, up to 256 bytes'], ['n', 'integer, 1 to 128'], ['prompt', 'any']] },
+      { path: '/health', method: 'GET', open: true, fields: [] },
+    ]);
+  },
+
   events_survive_every_cut() {
     const text = 'data: {"a":"é"}\r\n\r\n: comment\nevent: x\ndata:[DONE]\n\n';
     for (let cut = 0; cut <= text.length; cut++)

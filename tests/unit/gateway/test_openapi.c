@@ -126,6 +126,7 @@ TEST(every_field_has_its_bounds) {
 /* Who has no key learns whether the server lives, and sees the page. */
 static const char *const OPEN[] = {"GET /",
                                    "GET /page/{rest}",
+                                   "GET /docs",
                                    "GET /health",
                                    "GET /v1/health",
                                    "GET /ping",
