@@ -4,6 +4,7 @@
 #include "gateway/embed.h"
 #include "gateway/error_response.h"
 #include "gateway/gateway_metrics.h"
+#include "gateway/gather.h"
 #include "gateway/responses.h"
 #include "gateway/sglang.h"
 #include "gateway/tgi.h"
@@ -12,6 +13,7 @@
 #include <math.h>
 
 void answer_release(struct answer *a) {
+    gather_leave(&a->gather);
     response_release(&a->writer);
     buf_release(&a->verbose);
     buf_release(&a->shown_fields);
@@ -47,6 +49,7 @@ const struct answer_form *answer_form_of(enum genreq_dialect dialect) {
         [GENREQ_TGI_STREAM] = &answer_tgi,
         [GENREQ_TGI_ROOT] = &answer_tgi,
         [GENREQ_TOKENS] = &answer_tokens,
+        [GENREQ_ENCODE] = &answer_encode,
     };
     CHECK((size_t)dialect < ARRAY_LEN(FORMS));
     return FORMS[dialect];
@@ -342,7 +345,9 @@ bool answer_whole(struct answer *a, struct gateway *gw, struct u128 tenant, uint
     a->form->whole(a, out);
     if (a->is_short || out->failed)
         return false;
-    if (!a->background)
+    if (a->gather)
+        gather_put(a->gather, a->gather_idx, buf_bytes(out), room);
+    else if (!a->background)
         whole_body_send(gw, leave(a), out, tenant, room);
     return true;
 }
@@ -364,6 +369,10 @@ void answer_fail(struct answer *a, enum genreq_dialect dialect, const struct api
     struct buf *out = &a->scratch->out;
     if (!answer_is_heard(a))
         return;
+    if (a->gather) {
+        gather_fail(a->gather, err);
+        return;
+    }
     if (!a->begun && !a->background) {
         error_respond_in(leave(a), dialect, err);
         return;

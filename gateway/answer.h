@@ -67,7 +67,7 @@ extern const struct answer_form answer_tgi;    /* tgi_answer.c */
 extern const struct answer_form answer_tokens; /* tokens_answer.c */
 /* embed_answer.c: never a stream */
 extern const struct answer_form answer_embeddings, answer_llama_embedding, answer_ollama_embed,
-    answer_pooling, answer_cohere_embed;
+    answer_pooling, answer_cohere_embed, answer_encode;
 extern const struct answer_form answer_rerank, answer_score, answer_classify; /* rerank_answer.c */
 
 /* Moments of a generation, for forms that tell how long things took; of the event thread's clock.
@@ -79,6 +79,7 @@ struct answer_times {
     int64_t end_us;
 };
 
+struct gather;
 struct responses_state;
 struct sglang_state;
 struct tgi_state;
@@ -89,6 +90,7 @@ struct embed_form {
     uint32_t width; /* the first so many values */
     /* of texts that are compared: values are kept as they come */
     bool keeps_values;
+    bool list;       /* SGLang's: an answer for each text, in a list */
     bool raw_scores; /* shown as the model gives them */
     bool pairs; /* a submission is a pair, else a text: first_count of them before the others */
     uint32_t first_count, top_count;
@@ -124,11 +126,13 @@ struct answer {
     struct responses_state *responses; /* owned, of that dialect; NULL: another */
     struct sglang_state *sglang;       /* owned, of that dialect; NULL: another */
     struct tgi_state *tgi;             /* owned, of that dialect; NULL: another */
-    bool background;                   /* its client was answered; see responses.h */
-    bool begun;                        /* the response's head is out */
-    bool is_short;                     /* memory was out for part of it: it has to fail */
-    bool other_fingerprint;            /* part of it was made by a replica whose bits may differ */
-    int64_t wrote_ms;                  /* when the client last got something */
+    struct gather *gather; /* whose answer it is one of; left once. NULL: it is one alone */
+    uint32_t gather_idx;
+    bool background;        /* its client was answered; see responses.h */
+    bool begun;             /* the response's head is out */
+    bool is_short;          /* memory was out for part of it: it has to fail */
+    bool other_fingerprint; /* part of it was made by a replica whose bits may differ */
+    int64_t wrote_ms;       /* when the client last got something */
     struct answer_times times;
 };
 
@@ -164,7 +168,7 @@ struct usage answer_usage(const struct answer *a);
 const struct submission *answer_submission_of(const struct answer *a, const struct choice *c);
 /* Whether what it writes goes to anybody. */
 static inline bool answer_is_heard(const struct answer *a) {
-    return a->http || a->background;
+    return a->http || a->background || a->gather;
 }
 /* Whether every choice ended so. */
 bool answer_all_ended(const struct answer *a, enum choice_finish finish);

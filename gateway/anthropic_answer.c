@@ -47,6 +47,7 @@ static const char *stop_reason(enum choice_finish finish) {
     switch (finish) {
     case CHOICE_CALLS: return "tool_use";
     case CHOICE_LENGTH:
+    case CHOICE_ABORTED:
     case CHOICE_DEADLINE: return "max_tokens";
     default: return "end_turn";
     }

@@ -248,6 +248,7 @@ const char *choice_finish_text(enum choice_finish finish) {
     case CHOICE_DEADLINE: return "length";
     case CHOICE_ERROR: return "error";
     case CHOICE_CALLS: return "tool_calls";
+    case CHOICE_ABORTED: return "abort";
     case CHOICE_RUNNING: break;
     }
     return "stop";

@@ -28,7 +28,8 @@ enum choice_finish {
     CHOICE_LENGTH,
     CHOICE_ERROR,
     CHOICE_DEADLINE,
-    CHOICE_CALLS
+    CHOICE_CALLS,
+    CHOICE_ABORTED, /* by its client, who asked for that */
 };
 
 struct choice {

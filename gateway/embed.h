@@ -17,7 +17,7 @@
 /* Parsers, as those of field.h. */
 extern const struct field_set fields_embeddings, fields_llama_embedding, fields_ollama_embed,
     fields_ollama_embeddings, fields_rerank, fields_score, fields_pooling, fields_classify,
-    fields_cohere_embed;
+    fields_cohere_embed, fields_encode;
 /* POST /v1/embeddings, of OpenAI and vLLM. */
 MUST_CHECK int embeddings_parse(struct genreq *g, struct bytes body, struct api_error *err);
 /* POST /pooling, of vLLM: embeddings in another form. */
@@ -26,6 +26,8 @@ MUST_CHECK int pooling_parse(struct genreq *g, struct bytes body, struct api_err
 MUST_CHECK int classify_parse(struct genreq *g, struct bytes body, struct api_error *err);
 /* POST /v2/embed, of Cohere. */
 MUST_CHECK int cohere_embed_parse(struct genreq *g, struct bytes body, struct api_error *err);
+/* POST /encode, of SGLang. */
+MUST_CHECK int encode_parse(struct genreq *g, struct bytes body, struct api_error *err);
 /* POST /embedding, of llama.cpp. */
 MUST_CHECK int llama_embedding_parse(struct genreq *g, struct bytes body, struct api_error *err);
 /* POST /api/embed, of Ollama. */

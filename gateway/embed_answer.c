@@ -21,6 +21,7 @@ void embed_form_init(struct embed_form *form, const struct genreq *g,
         .normalize = own ? v->normalize : g->embed.normalize == EMBED_NORMALIZE,
         .width = g->embed.dimensions ? (uint32_t)g->embed.dimensions : v->width,
         .keeps_values = g->embed.first_count > 0 || g->dialect == GENREQ_CLASSIFY,
+        .list = g->answers_list,
         .raw_scores = g->embed.normalize == EMBED_AS_IT_IS,
         .pairs = v->scores,
         .first_count = g->embed.first_count,
@@ -152,6 +153,33 @@ static void ollama_whole(struct answer *a, struct buf *out) {
              answer_usage(a).prompt_tokens);
 }
 
+/* SGLang's: the id is the request's own, if it has one. */
+static void encode_settings(struct answer *a, const struct genreq *g,
+                            const struct wire_sampling *s) {
+    (void)s;
+    buf_add_bytes(&a->embed.texts, g->request_id.len ? g->request_id : bytes_str(a->writer.id));
+    a->is_short |= a->embed.texts.failed;
+}
+
+static void encode_whole(struct answer *a, struct buf *out) {
+    if (a->embed.list)
+        ADD(out, "[");
+    for (uint32_t i = 0; i < a->submission_count; i++) {
+        const struct submission *sub = &a->submissions[i];
+        buf_add_str(out, i ? ",{\"embedding\":" : "{\"embedding\":");
+        buf_add_bytes(out, vector_of(a, i));
+        ADD(out, ",\"meta_info\":{\"id\":\"");
+        buf_add_json(out, buf_bytes(&a->embed.texts));
+        buf_addf(out,
+                 "\",\"finish_reason\":null,\"prompt_tokens\":%zu,\"cached_tokens\":%u,"
+                 "\"e2e_latency\":%.6f}}",
+                 sub->prompt.count, sub->cached_tokens,
+                 (double)(a->times.end_us - a->times.start_us) * 1e-6);
+    }
+    if (a->embed.list)
+        ADD(out, "]");
+}
+
 /* Cohere's answers repeat their texts. */
 static void cohere_settings(struct answer *a, const struct genreq *g,
                             const struct wire_sampling *s) {
@@ -186,8 +214,8 @@ static void cohere_whole(struct answer *a, struct buf *out) {
     ADD(out, "}}");
 }
 
-static void cohere_init(struct response_writer *r, enum genreq_dialect dialect, bool stream,
-                        struct u128 number, int64_t created_s, struct bytes model) {
+static void bare_init(struct response_writer *r, enum genreq_dialect dialect, bool stream,
+                      struct u128 number, int64_t created_s, struct bytes model) {
     (void)stream, (void)created_s, (void)model;
     *r = (struct response_writer){.dialect = dialect};
     response_id(dialect, number, r->id);
@@ -197,6 +225,8 @@ static void cohere_init(struct response_writer *r, enum genreq_dialect dialect, 
 const struct answer_form answer_embeddings = {.init = init, .whole = openai_whole};
 const struct answer_form answer_pooling = {.init = init, .whole = openai_whole};
 const struct answer_form answer_cohere_embed = {
-    .init = cohere_init, .settings = cohere_settings, .whole = cohere_whole};
+    .init = bare_init, .settings = cohere_settings, .whole = cohere_whole};
+const struct answer_form answer_encode = {
+    .init = bare_init, .settings = encode_settings, .whole = encode_whole};
 const struct answer_form answer_llama_embedding = {.init = init, .whole = llama_whole};
 const struct answer_form answer_ollama_embed = {.init = init, .whole = ollama_whole};

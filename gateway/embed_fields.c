@@ -210,6 +210,47 @@ static const struct field classify_rows[] = {
     REFUSED_FIELD("mm_processor_kwargs"),
 };
 
+/* ---- SGLang's ---- */
+
+/* A text or a list of texts; token ids or a list of lists: a list is answered by a list. */
+static int read_sglang_input(struct field_reader *r, enum json_event first, bool ids) {
+    if (r->g->prompt_count)
+        return api_error_set(r->err, API_BAD_REQUEST, r->name,
+                             "'text' and 'input_ids' cannot both be given");
+    r->g->answers_list = first == JSON_ARRAY_BEGIN && (!ids || field_begins_with_array(r));
+    if (read_input(r, first))
+        return -1;
+    return r->g->prompts[0].is_ids == ids
+               ? 0
+               : field_wrong_type(r, ids ? "token ids, or lists of them" : "a text, or texts",
+                                  ids ? JSON_STRING : JSON_NUMBER);
+}
+
+static int read_encode_text(struct field_reader *r, enum json_event first) {
+    return read_sglang_input(r, first, false);
+}
+static int read_encode_ids(struct field_reader *r, enum json_event first) {
+    return read_sglang_input(r, first, true);
+}
+
+static const struct field encode_rows[] = {
+    STRING_FIELD("model", model, GENREQ_NAME_MAX),
+    CUSTOM_FIELD("text", read_encode_text),
+    CUSTOM_FIELD("input_ids", read_encode_ids),
+    INT_FIELD("dimensions", embed.dimensions, 1, WIRE_MAX_VECTOR, 0),
+    CUSTOM_FIELD("rid", field_request_id),
+    INT_FIELD("priority", priority, INT32_MIN, INT32_MAX, 0),
+    NEUTRAL_FIELD("sampling_params", "{}"),
+    NEUTRAL_FIELD("is_cross_encoder_request", "false"),
+    REFUSED_FIELD("image_data"),
+    REFUSED_FIELD("video_data"),
+    REFUSED_FIELD("audio_data"),
+    REFUSED_FIELD("input_embeds"),
+    REFUSED_FIELD("lora_path"),
+    PASSED_FIELD("log_metrics"),
+    PASSED_FIELD("data_parallel_rank"),
+};
+
 /* ---- Cohere's ---- */
 
 static int read_cohere_texts(struct field_reader *r, enum json_event first) {
@@ -280,6 +321,7 @@ static const struct field cohere_rows[] = {
 FIELD_SET_OF_ROWS(embeddings, openai_rows);
 FIELD_SET_OF_ROWS(pooling, pooling_rows);
 FIELD_SET_OF_ROWS(classify, classify_rows);
+FIELD_SET_OF_ROWS(encode, encode_rows);
 FIELD_SET_OF_ROWS(cohere_embed, cohere_rows);
 FIELD_SET_OF_ROWS(llama_embedding, llama_rows);
 FIELD_SET_OF_ROWS(ollama_embed, ollama_embed_rows);
@@ -303,6 +345,10 @@ int pooling_parse(struct genreq *g, struct bytes body, struct api_error *err) {
 
 int classify_parse(struct genreq *g, struct bytes body, struct api_error *err) {
     return read(g, &fields_classify, "input", body, err);
+}
+
+int encode_parse(struct genreq *g, struct bytes body, struct api_error *err) {
+    return read(g, &fields_encode, "text", body, err);
 }
 
 int cohere_embed_parse(struct genreq *g, struct bytes body, struct api_error *err) {

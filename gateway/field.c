@@ -103,6 +103,13 @@ int field_of_span(struct field_reader *r, struct bytes span, const char *name,
     return rc;
 }
 
+bool field_begins_with_array(const struct field_reader *r) {
+    const uint8_t *at = r->json.at;
+    while (at < r->json.end && (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r'))
+        at++;
+    return at < r->json.end && *at == '[';
+}
+
 int field_copy_ids(struct field_reader *r, const uint32_t *ids, size_t count, struct u32s *out) {
     *out = (struct u32s){NULL, count};
     if (count == 0)

@@ -206,6 +206,10 @@ struct bytes field_thinking_kwargs(bool on);
 /* Once all fields are read: g->thinking, which the field of this name set, becomes template_kwargs.
  * -1 with *err filled: the client gave those too. */
 MUST_CHECK int field_apply_thinking(struct genreq *g, const char *name, struct api_error *err);
+/* What X-Request-Id says elsewhere. */
+MUST_CHECK int field_request_id(struct field_reader *r, enum json_event first);
+/* Whether the array that was just begun has an array for its first item. */
+bool field_begins_with_array(const struct field_reader *r);
 /* vLLM's truncate_prompt_tokens. */
 MUST_CHECK int field_truncate(struct field_reader *r, enum json_event first);
 /* A structural tag: an object, or a string of JSON. */
@@ -227,7 +231,7 @@ extern const struct field_table field_template;
 /* The fields of each dialect's requests (in its own file), and of the text calls. */
 extern const struct field_set fields_chat, fields_completions, fields_messages, fields_responses,
     fields_ollama_chat, fields_ollama_generate, fields_completion, fields_infill, fields_generate,
-    fields_tgi, fields_tokens, fields_text_calls;
+    fields_tgi, fields_tokens, fields_text_calls, fields_encode_text;
 
 /* The dialects' own parts: their tables, then what spans fields. Each returns 0, or -1 with *err
  * filled. */

@@ -23,7 +23,7 @@ static int read_predict(struct field_reader *r, enum json_event first) {
 }
 
 /* vLLM's and SGLang's: what X-Request-Id says elsewhere. */
-static int read_request_id(struct field_reader *r, enum json_event first) {
+int field_request_id(struct field_reader *r, enum json_event first) {
     struct bytes id;
     if (field_string(r, first, HTTP_REQUEST_ID_MAX, &id))
         return -1;
@@ -220,8 +220,8 @@ static const struct field rows[] = {
     PASSED_FIELD("prompt_cache_key"),
     PASSED_FIELD("prompt_cache_retention"),
     PASSED_FIELD("spaces_between_special_tokens"),
-    CUSTOM_FIELD("request_id", read_request_id),
-    CUSTOM_FIELD("rid", read_request_id),
+    CUSTOM_FIELD("request_id", field_request_id),
+    CUSTOM_FIELD("rid", field_request_id),
     PASSED_FIELD("session_id"),
     PASSED_FIELD("conversation_params"),
     BOOL_FIELD("return_tokens_as_token_ids", tokens_as_ids, 0),

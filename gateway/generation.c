@@ -12,6 +12,7 @@
 #include "gateway/embed.h"
 #include "gateway/error_response.h"
 #include "gateway/gateway_metrics.h"
+#include "gateway/gather.h"
 #include "gateway/key_metrics.h"
 #include "gateway/model_metrics.h"
 #include "gateway/ollama_models.h"
@@ -99,6 +100,8 @@ static void write_line(struct generation *gen, const char *finish, int status) {
         [GENREQ_TGI_STREAM] = "/generate_stream",
         [GENREQ_TGI_ROOT] = "/",
         [GENREQ_TOKENS] = "/inference/v1/generate",
+        [GENREQ_ENCODE] = "/encode",
+        [GENREQ_INVOCATION] = "/invocations",
     };
     const struct usage usage = answer_usage(&gen->answer);
     const struct served_model *model = gen->terms.model;
@@ -206,8 +209,7 @@ static void on_drained(void *ctx, struct http_request *req) {
 
 static const struct http_watch watch = {.on_closed = on_closed, .on_drained = on_drained};
 
-/* 0: another request may be opened, and has a place. */
-static int take_place(struct gateway *gw, struct u128 holder, struct api_error *err) {
+int generation_take_place(struct gateway *gw, struct u128 holder, struct api_error *err) {
     if (atomic_load(&gw->draining))
         return api_error_set(err, API_UNAVAILABLE, NULL, "this server is shutting down");
     if (!open_places_take(gw->places, holder))
@@ -225,13 +227,21 @@ static void name_request(struct generation *gen, struct http_request *req) {
     request_log_take(req);
 }
 
+/* Which of the metric's dialects it counts as; an invocation that is not read yet as what most are. */
+static int dialect_label(enum genreq_dialect dialect) {
+    return genreq_is_tgi(dialect)         ? GENREQ_TGI
+           : dialect == GENREQ_ENCODE     ? GENREQ_EMBEDDINGS
+           : dialect == GENREQ_INVOCATION ? GENREQ_CHAT
+                                          : (int)dialect;
+}
+
 int generation_open(struct event_thread *thread, struct http_request *req, struct genreq *g,
                     bool unread, struct u128 tenant, const struct bytes *stream,
                     struct api_error *err) {
     CHECK(!thread->opened);
-    metric_add_label(METRIC(REQUESTS), genreq_is_tgi(g->dialect) ? GENREQ_TGI : (int)g->dialect, 1);
+    metric_add_label(METRIC(REQUESTS), dialect_label(g->dialect), 1);
     struct u128 holder = open_holder(tenant, req->address);
-    if (take_place(thread->gw, holder, err)) {
+    if (generation_take_place(thread->gw, holder, err)) {
         genreq_release(g);
         return -1;
     }
@@ -251,6 +261,27 @@ int generation_open(struct event_thread *thread, struct http_request *req, struc
     http_request_watch(req, &watch, gen);
     thread->opened = gen;
     return 0;
+}
+
+struct generation *generation_open_gathered(struct event_thread *thread, struct http_request *req,
+                                            struct genreq *g, struct buf *body, struct u128 tenant,
+                                            struct gather *gather, uint32_t idx) {
+    CHECK(!g->stream && gather);
+    metric_add_label(METRIC(REQUESTS), dialect_label(g->dialect), 1);
+    struct generation *gen = generation_new(thread, g);
+    gen->body = *body;
+    *body = (struct buf){0};
+    gen->terms.holder = open_holder(tenant, req->address);
+    gen->terms.tenant = tenant;
+    gen->terms.counted = idx > 0;
+    gen->answer.gather = gather;
+    gen->answer.gather_idx = idx;
+    gen->start_us = req->start_us;
+    response_id(g->dialect, gen->number, gen->id);
+    if (thread->gw->traces)
+        trace_context_begin(&gen->trace, http_request_header(req, "traceparent"),
+                            thread->gw->settings.trace_ratio);
+    return gen;
 }
 
 void generation_probe(struct event_thread *thread, struct bytes model, int64_t timeout_ms,
@@ -406,10 +437,14 @@ static int check_model(const struct generation *gen, struct api_error *api) {
 static void take_request_id(struct generation *gen) {
     struct bytes id = gen->request.request_id;
     char text[HTTP_REQUEST_ID_MAX + 1];
-    if (!id.len || !gen->answer.http)
+    if (!id.len || (!gen->answer.http && !gen->answer.gather))
         return;
     memcpy(text, id.data, id.len);
     text[id.len] = 0;
+    if (gen->answer.gather) {
+        memcpy(gen->id, text, id.len + 1);
+        return;
+    }
     http_request_set_id(gen->answer.http, text);
     memcpy(gen->id, http_request_id(gen->answer.http), sizeof gen->id);
 }
@@ -768,7 +803,7 @@ static int check_sizes(const struct generation *gen, struct api_error *err) {
 void generation_tick(struct generation *gen) {
     struct event_thread *thread = gen->thread;
     struct api_error err;
-    if (responses_is_dropped(&gen->answer)) {
+    if (responses_is_dropped(&gen->answer) || gather_is_over(gen->answer.gather)) {
         generation_cancel(gen);
         return;
     }

@@ -77,6 +77,14 @@ struct generation {
 MUST_CHECK int generation_open(struct event_thread *thread, struct http_request *req,
                                struct genreq *g, bool unread, struct u128 tenant,
                                const struct bytes *stream, struct api_error *err);
+/* 0: another request may be opened, and has its holder's place (open_places.h). -1 with *err filled. */
+MUST_CHECK int generation_take_place(struct gateway *gw, struct u128 holder, struct api_error *err);
+/* One of several that are answered together (gather.h); g->stream is not set. Takes g and body, which g
+ * points into; borrows gather, whose place it shares, until it leaves. req: of all of them. It is to
+ * be tried. */
+struct generation *generation_open_gathered(struct event_thread *thread, struct http_request *req,
+                                            struct genreq *g, struct buf *body, struct u128 tenant,
+                                            struct gather *gather, uint32_t idx);
 /* What is known of a stream that another gateway began. */
 struct taken_up {
     struct genreq g; /* from its presentation; taken */
@@ -121,6 +129,8 @@ void generation_end(struct generation *gen, const char *finish, int status);
 void generation_cancel(struct generation *gen);
 /* Ends it with an error: the status if nothing was sent yet, else an event of the stream. */
 void generation_fail(struct generation *gen, const struct api_error *err);
+/* Its client asked on another connection that it ends: the answer is what there is so far. */
+void generation_abort(struct generation *gen);
 /* Has the scheduler stop (paused) or resume making tokens for it. Never ends it. */
 void generation_set_paused(struct generation *gen, bool paused);
 

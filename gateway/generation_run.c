@@ -104,6 +104,7 @@ static void complete(struct generation *gen) {
 static enum model_finish model_finish(enum choice_finish finish) {
     switch (finish) {
     case CHOICE_LENGTH: return MODEL_FINISH_LENGTH;
+    case CHOICE_ABORTED:
     case CHOICE_DEADLINE: return MODEL_FINISH_ABORT;
     case CHOICE_ERROR: return MODEL_FINISH_ERROR;
     default: return MODEL_FINISH_STOP;
@@ -120,7 +121,10 @@ static void finish_choice(struct submission *sub, uint32_t choice, bool confirme
     sub->delivery.choices[choice].ask_ms = gen->thread->now_ms;
     gen->open_choices--;
     gen->ended_count += delivery_is_done(&sub->delivery);
-    metric_add_label(METRIC(FINISHES), (int)c->finish - 1, 1);
+    if (c->finish == CHOICE_ABORTED)
+        gateway_metrics_cancelled(1);
+    else
+        metric_add_label(METRIC(FINISHES), (int)c->finish - 1, 1);
     if (gen->metrics)
         metric_add_label(&gen->metrics[MODEL_METRIC_SUCCESS], (int)model_finish(c->finish), 1);
     bool failed = c->finish == CHOICE_ERROR || c->finish == CHOICE_DEADLINE;
@@ -396,7 +400,7 @@ static void take_run(struct submission *sub, const struct mail *mail, const stru
     const struct choice *c = &sub->choices[item->choice];
     uint64_t before = answer_choice_bytes(c);
     bool cancel = take_tokens(sub, mail, item, skip);
-    if (a->http && !a->stream && !take_room(gen, answer_choice_bytes(c) - before)) {
+    if ((a->http || a->gather) && !a->stream && !take_room(gen, answer_choice_bytes(c) - before)) {
         fail_for_room(gen);
         return;
     }
@@ -451,6 +455,40 @@ void generation_on_run(struct submission *sub, const struct mail *mail,
                           item->choice);
         break;
     }
+}
+
+/* ---- its client wants no more ---- */
+
+/* Ends what still runs of a submission. */
+static void abort_choices(struct submission *sub) {
+    struct answer *a = &sub->generation->answer;
+    struct delivery *d = &sub->delivery;
+    for (uint32_t i = 0; i < d->choice_count; i++) {
+        if (sub->choices[i].finish != CHOICE_RUNNING)
+            continue;
+        if (d->submitted)
+            outbox_cancel(&sub->thread->outbox, d->request, d->attempt, i);
+        answer_end_choice(a, &sub->choices[i], CHOICE_ABORTED);
+        finish_choice(sub, i, false);
+    }
+}
+
+void generation_abort(struct generation *gen) {
+    struct answer *a = &gen->answer;
+    struct event_thread *thread = gen->thread;
+    if (gen->state != GENERATION_RUNNING || gen->terms.prepared.kind) { /* there is nothing of it */
+        struct api_error err;
+        api_error_set(&err, API_BAD_REQUEST, NULL, "the request was aborted, as its client asked");
+        generation_fail(gen, &err);
+        return;
+    }
+    if (answer_is_heard(a) && a->stream && !a->begun)
+        (void)answer_begin(a, thread->now_ms);
+    buf_reset(&thread->scratch.out);
+    for (uint32_t i = 0; i < gen->submission_count; i++)
+        abort_choices(&gen->submissions[i]);
+    (void)answer_flush(a, thread->now_ms);
+    complete(gen);
 }
 
 /* ---- rejections ---- */

@@ -74,7 +74,38 @@ static int (*const parsers[GENREQ_DIALECT_COUNT])(struct genreq *g, struct bytes
     [GENREQ_POOLING] = pooling_parse,
     [GENREQ_CLASSIFY] = classify_parse,
     [GENREQ_COHERE_EMBED] = cohere_embed_parse,
+    [GENREQ_ENCODE] = encode_parse,
 };
+
+/* As vLLM, SGLang and TGI read what SageMaker sends: the first of these members decides. */
+static int read_invocation(struct bytes body, enum genreq_dialect *out, struct api_error *err) {
+    static const struct {
+        const char *member;
+        enum genreq_dialect dialect;
+    } MEMBERS[] = {{"messages", GENREQ_CHAT},    {"prompt", GENREQ_COMPLETIONS},
+                   {"input", GENREQ_EMBEDDINGS}, {"inputs", GENREQ_TGI},
+                   {"text", GENREQ_GENERATE},    {"input_ids", GENREQ_GENERATE},
+                   {"text_1", GENREQ_SCORE},     {"queries", GENREQ_SCORE},
+                   {"documents", GENREQ_RERANK}, {"texts", GENREQ_RERANK}};
+    struct json_reader r;
+    size_t best = ARRAY_LEN(MEMBERS);
+    json_reader_init(&r, body, GENREQ_DEPTH_MAX, 0);
+    bool is_object = json_next(&r) == JSON_OBJECT_BEGIN;
+    while (is_object && json_next(&r) == JSON_KEY) {
+        for (size_t i = 0; i < best; i++)
+            if (json_text_is(&r, MEMBERS[i].member))
+                best = i;
+        if (!json_skip(&r))
+            break;
+    }
+    json_reader_release(&r);
+    if (best == ARRAY_LEN(MEMBERS))
+        return api_error_set(err, API_BAD_REQUEST, NULL,
+                             "a body with 'messages', 'prompt', 'input', 'inputs', 'text', "
+                             "'text_1' or 'documents' is needed");
+    *out = MEMBERS[best].dialect;
+    return 0;
+}
 
 int genreq_parse(struct genreq *g, enum genreq_dialect dialect, struct bytes body,
                  struct api_error *err) {
@@ -86,8 +117,11 @@ int genreq_parse(struct genreq *g, enum genreq_dialect dialect, struct bytes bod
                              "the request has no body; it must be a JSON object");
     if (json_scan(body, GENREQ_DEPTH_MAX, &scan))
         return api_error_set(err, API_BAD_REQUEST, NULL, "malformed JSON: %s", scan.text);
-    if (dialect == GENREQ_GENERATE && tgi_is_body(body)) {
+    if (dialect == GENREQ_INVOCATION && read_invocation(body, &dialect, err))
+        return -1;
+    if (dialect == GENREQ_GENERATE && tgi_is_body(body))
         dialect = GENREQ_TGI;
+    if (dialect != g->dialect) {
         genreq_release(g);
         genreq_init(g, dialect);
     }

@@ -69,6 +69,8 @@ enum genreq_dialect {
     GENREQ_TGI = 19,
     GENREQ_TGI_STREAM = 20,
     GENREQ_TGI_ROOT = 21,
+    GENREQ_ENCODE = 22,     /* vectors, SGLang's */
+    GENREQ_INVOCATION = 23, /* SageMaker's: the body says which other one it is of */
     GENREQ_DIALECT_COUNT
 };
 
@@ -280,7 +282,8 @@ static inline bool genreq_is_chat(const struct genreq *g) {
 }
 /* Whether it asks for vectors, not for text. */
 static inline bool genreq_embeds(const struct genreq *g) {
-    return g->dialect >= GENREQ_EMBEDDINGS && g->dialect <= GENREQ_COHERE_EMBED;
+    return (g->dialect >= GENREQ_EMBEDDINGS && g->dialect <= GENREQ_COHERE_EMBED) ||
+           g->dialect == GENREQ_ENCODE;
 }
 static inline bool genreq_is_tgi(enum genreq_dialect dialect) {
     return dialect >= GENREQ_TGI && dialect <= GENREQ_TGI_ROOT;

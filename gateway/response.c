@@ -46,6 +46,8 @@ static const struct shape shapes[GENREQ_DIALECT_COUNT] = {
     [GENREQ_TGI_STREAM] = {.id_prefix = "gen-"},
     [GENREQ_TGI_ROOT] = {.id_prefix = "gen-"},
     [GENREQ_TOKENS] = {.id_prefix = "generate-tokens-"},
+    [GENREQ_ENCODE] = {.id_prefix = "embd-"},
+    [GENREQ_INVOCATION] = {.id_prefix = "gen-"},
 };
 
 #define ADD(out, literal) buf_add((out), (literal), sizeof(literal) - 1)

@@ -435,15 +435,19 @@ static void text(struct answer *a, const struct choice *c, const struct response
     answer_each_call(piece->calls, add_call, &to);
 }
 
+static bool is_cut(enum choice_finish finish) {
+    return finish == CHOICE_LENGTH || finish == CHOICE_DEADLINE || finish == CHOICE_ABORTED;
+}
+
 static enum ending ending_of(const struct answer *a) {
     CHECK(a->submission_count == 1 && a->submissions[0].delivery.choice_count == 1);
     enum choice_finish finish = a->submissions[0].choices[0].finish;
-    return finish == CHOICE_LENGTH || finish == CHOICE_DEADLINE ? INCOMPLETE : COMPLETED;
+    return is_cut(finish) ? INCOMPLETE : COMPLETED;
 }
 
 /* An answer has at least one item. */
 static void finish(struct answer *a, const struct choice *c, struct buf *out) {
-    bool cut = c->finish == CHOICE_LENGTH || c->finish == CHOICE_DEADLINE;
+    bool cut = is_cut(c->finish);
     if (a->block_count == 0)
         open_item(a, ANSWER_BLOCK_TEXT, out);
     close_item(a, cut ? "incomplete" : "completed", out);

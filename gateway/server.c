@@ -6,10 +6,13 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "gateway/abort.h"
 #include "gateway/anthropic.h"
 #include "gateway/embed.h"
 #include "gateway/error_response.h"
 #include "gateway/gateway_metrics.h"
+#include "gateway/gather.h"
+#include "gateway/gather_bodies.h"
 #include "gateway/generation.h"
 #include "gateway/health.h"
 #include "gateway/model_control.h"
@@ -75,6 +78,15 @@ static int on_generate(const struct call *c, struct api_error *err) {
     if (rc)
         error_respond_in(c->req, dialect, err);
     return 0;
+}
+
+/* Several requests in one body. */
+static int on_gather(const struct call *c, struct api_error *err) {
+    return gather_open(c->thread, c->req, c->dialect, c->tenant, err);
+}
+
+static int on_sglang(const struct call *c, struct api_error *err) {
+    return gather_is_wanted(c->req->body) ? on_gather(c, err) : on_generate(c, err);
 }
 
 static int on_stream(const struct call *c, struct api_error *err) {
@@ -241,6 +253,14 @@ static int on_apply_template(const struct call *c, struct api_error *err) {
     return 0;
 }
 
+static int on_chat_tokenize(const struct call *c, struct api_error *err) {
+    text_call_chat_tokenize(c->thread, c->req, c->tenant);
+    return 0;
+}
+static int on_encode_text(const struct call *c, struct api_error *err) {
+    text_call_encode(c->thread, c->req, c->tenant);
+    return 0;
+}
 static int on_count_tokens(const struct call *c, struct api_error *err) {
     text_call_count_tokens(c->thread, c->req, c->tenant);
     return 0;
@@ -352,6 +372,10 @@ static int on_flush_cache(const struct call *c, struct api_error *err) {
     err->status = 501;
     err->type = "not_supported_error";
     return -1;
+}
+
+static int on_abort(const struct call *c, struct api_error *err) {
+    return abort_requests(c->thread, c->req, c->tenant, err);
 }
 
 /* llama.cpp's: there are none. */
@@ -519,6 +543,7 @@ static const struct route {
     CALL("/docs", HTTP_GET, true, false, on_docs, NULL),
     GENERATE("/v1/chat/completions", on_generate, GENREQ_CHAT, &fields_chat),
     GENERATE("/chat/completions", on_generate, GENREQ_CHAT, &fields_chat),
+    GENERATE("/v1/chat/completions/batch", on_gather, GENREQ_CHAT, &fields_chat),
     CALL("/v1/chat/completions/input_tokens", HTTP_POST, false, false, on_chat_tokens,
          &fields_chat),
     CALL("/chat/completions/input_tokens", HTTP_POST, false, false, on_chat_tokens, &fields_chat),
@@ -549,7 +574,10 @@ static const struct route {
     CALL("/api/delete", HTTP_DELETE, false, false, on_ollama_refused, NULL),
     GENERATE("/completion", on_generate, GENREQ_COMPLETION, &fields_completion),
     GENERATE("/completions", on_generate, GENREQ_COMPLETION, &fields_completion),
-    GENERATE("/generate", on_generate, GENREQ_GENERATE, &fields_generate),
+    GENERATE("/generate", on_sglang, GENREQ_GENERATE, &fields_generate),
+    CALL("/abort_request", HTTP_POST, false, false, on_abort, &fields_abort),
+    GENERATE("/encode", on_generate, GENREQ_ENCODE, &fields_encode),
+    GENERATE("/invocations", on_generate, GENREQ_INVOCATION, &fields_chat),
     CALL("/flush_cache", HTTP_GET, false, false, on_flush_cache, NULL),
     CALL("/flush_cache", HTTP_POST, false, false, on_flush_cache, NULL),
     GENERATE("/generate_stream", on_generate, GENREQ_TGI_STREAM, &fields_tgi),
@@ -580,6 +608,8 @@ static const struct route {
     CALL("/detokenize", HTTP_POST, false, false, on_detokenize, &fields_text_calls),
     CALL("/v1/tokenize", HTTP_POST, false, false, on_tokenize, &fields_text_calls),
     CALL("/v1/detokenize", HTTP_POST, false, false, on_detokenize, &fields_text_calls),
+    CALL("/chat_tokenize", HTTP_POST, false, false, on_chat_tokenize, &fields_chat),
+    CALL("/v1/encode", HTTP_POST, false, false, on_encode_text, &fields_encode_text),
     CALL("/apply-template", HTTP_POST, false, false, on_apply_template, &fields_text_calls),
     CALL("/v1/models", HTTP_GET, false, false, on_models, NULL),
     CALL("/models", HTTP_GET, false, false, on_models, NULL),

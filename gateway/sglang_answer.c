@@ -74,6 +74,7 @@ static void add_finish(const struct choice *c, struct buf *out) {
         buf_addf(out, "{\"type\":\"length\",\"length\":%u}", c->token_count);
         return;
     case CHOICE_ERROR:
+    case CHOICE_ABORTED:
     case CHOICE_DEADLINE:
         buf_addf(out, "{\"type\":\"abort\",\"message\":\"%s\"}", choice_finish_text(c->finish));
         return;

@@ -19,14 +19,6 @@ static struct sglang_request *request_of(struct field_reader *r) {
     return (struct sglang_request *)(void *)r->g;
 }
 
-/* Whether the array that was just begun has an array for its first item. */
-static bool begins_with_array(const struct field_reader *r) {
-    const uint8_t *at = r->json.at;
-    while (at < r->json.end && (*at == ' ' || *at == '\t' || *at == '\n' || *at == '\r'))
-        at++;
-    return at < r->json.end && *at == '[';
-}
-
 static int check_kind(struct field_reader *r, bool ids) {
     for (uint32_t i = 0; i < r->g->prompt_count; i++)
         if (r->g->prompts[i].is_ids != ids)
@@ -41,7 +33,7 @@ static int read_prompts(struct field_reader *r, enum json_event first, bool ids)
     if (r->g->prompt_count)
         return api_error_set(r->err, API_BAD_REQUEST, r->name,
                              "'text' and 'input_ids' cannot both be given");
-    r->g->answers_list = first == JSON_ARRAY_BEGIN && (!ids || begins_with_array(r));
+    r->g->answers_list = first == JSON_ARRAY_BEGIN && (!ids || field_begins_with_array(r));
     return field_prompt(r, first) ? -1 : check_kind(r, ids);
 }
 

@@ -119,7 +119,7 @@ static void send_submit(struct submission *sub) {
         .tenant_requests = limits.requests,
         .tenant_minute_tokens = limits.minute_tokens,
         .tenant_weight = limits.weight,
-        .tenant_taken = sub->prompt_idx > 0,
+        .tenant_taken = sub->prompt_idx > 0 || terms->counted,
         .cache_salt = buf_bytes(&terms->cache_salt),
         .presentation = buf_bytes(&terms->presentation),
         .grammar_kind = terms->prepared.grammar.len ? WIRE_GRAMMAR_STRUCTURE : WIRE_GRAMMAR_NONE,

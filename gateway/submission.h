@@ -27,6 +27,7 @@ struct submit_terms {
     struct buf presentation;    /* owned; opaque to the scheduler: for whoever resumes the stream */
     struct buf cache_salt;      /* owned */
     struct buf stream; /* owned; what its client calls it, to resume it; empty: it cannot */
+    bool counted;      /* another of its request has its place among its key's requests */
     bool detach;       /* its client is gone: it runs on for whoever resumes it */
     struct u128 tenant;
     struct u128 holder; /* whose places, room and shares it takes (open_holder) */

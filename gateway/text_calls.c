@@ -18,6 +18,7 @@ struct text_request {
     struct genreq g;
     struct bytes prompt, content; /* vLLM's and llama.cpp's name */
     bool has_prompt, has_content;
+    bool tells_pieces; /* TGI's: each token with its text and place; it calls the prompt inputs */
     bool add_special, parse_special, with_pieces, return_token_strs;
     struct u32s tokens;
     bool has_tokens;
@@ -39,11 +40,26 @@ static int read_content(struct field_reader *r, enum json_event first) {
     return field_string(r, first, TEXT_CALL_BYTES_MAX, &request_of(r)->content);
 }
 
+static int read_inputs(struct field_reader *r, enum json_event first) {
+    request_of(r)->tells_pieces = true;
+    return read_prompt(r, first);
+}
+
 static int read_tokens(struct field_reader *r, enum json_event first) {
     if (first != JSON_ARRAY_BEGIN)
         return field_wrong_type(r, "an array of token ids", first);
     request_of(r)->has_tokens = true;
     return field_token_array(r, json_next(&r->json), TEXT_CALL_BYTES_MAX, &request_of(r)->tokens);
+}
+
+static int read_texts(struct field_reader *r, enum json_event first) {
+    r->g->answers_list = first == JSON_ARRAY_BEGIN;
+    if (field_prompt(r, first))
+        return -1;
+    for (uint32_t i = 0; i < r->g->prompt_count; i++)
+        if (r->g->prompts[i].is_ids)
+            return field_wrong_type(r, "a string, or an array of strings", JSON_NUMBER);
+    return 0;
 }
 
 /* A bool that only these calls have. */
@@ -54,6 +70,7 @@ static int read_tokens(struct field_reader *r, enum json_event first) {
 static const struct field rows[] = {
     STRING_FIELD("model", model, GENREQ_NAME_MAX),
     CUSTOM_FIELD("prompt", read_prompt),
+    CUSTOM_FIELD("inputs", read_inputs),
     CUSTOM_FIELD("content", read_content),
     CUSTOM_FIELD("tokens", read_tokens),
     BOOL_FIELD("add_special_tokens", add_special_tokens, GENREQ_ADD_SPECIAL),
@@ -67,6 +84,22 @@ static const struct field rows[] = {
 static const struct field_table text_calls_own = {rows, ARRAY_LEN(rows)};
 static const struct field_table *const text_calls_tables[] = {&field_template, &text_calls_own};
 const struct field_set fields_text_calls = {text_calls_tables, ARRAY_LEN(text_calls_tables)};
+
+/* LMDeploy's: texts, of which the answer is a list where they are one. */
+/* clang-format off */
+static const struct field encode_rows[] = {
+    STRING_FIELD("model", model, GENREQ_NAME_MAX),
+    CUSTOM_FIELD("input", read_texts),
+    BOOL_FIELD("add_bos", add_special_tokens, 0),
+    NEUTRAL_FIELD("do_preprocess", "false"),
+};
+/* clang-format on */
+FIELD_SET_OF_ROWS(encode_text, encode_rows);
+
+static int read_encode(struct text_request *t, struct bytes body, struct api_error *err) {
+    t->g.add_special_tokens = true;
+    return field_read_request(&t->g, &fields_encode_text, body, err);
+}
 
 static int read_own(struct text_request *t, struct bytes body, struct api_error *err) {
     if (field_read_request(&t->g, &fields_text_calls, body, err))
@@ -216,6 +249,49 @@ static void write_tokens(const struct text_request *t, const struct served_model
     json_end_object(&w);
 }
 
+static size_t count_chars(struct bytes text) {
+    size_t count = 0;
+    for (size_t i = 0; i < text.len; i++)
+        count += (text.data[i] & 0xC0) != 0x80;
+    return count;
+}
+
+/* TGI's: each token with its place, in characters, in the text that all of them spell. A special one
+ * has none. */
+static void write_places(const struct tokenizer *t, const struct token_vec *ids,
+                         struct json_writer *w) {
+    struct detok detok;
+    struct buf piece = {0};
+    size_t at = 0;
+    detok_init(&detok, t, DETOKENIZE_SKIP_SPECIAL);
+    json_begin_array(w);
+    for (size_t i = 0; i < ids->count; i++) {
+        bool special = tokenizer_is_special(t, ids->items[i]);
+        buf_reset(&piece);
+        detok_push(&detok, ids->items[i], &piece);
+        if (i + 1 == ids->count)
+            detok_flush(&detok, &piece);
+        size_t len = count_chars(buf_bytes(&piece)), begin = at;
+        at += len;
+        if (special) {
+            buf_reset(&piece);
+            tokenizer_token_text(t, ids->items[i], &piece);
+        }
+        json_begin_object(w);
+        json_key(w, "id");
+        json_uint(w, ids->items[i]);
+        json_key(w, "text");
+        json_string_bytes(w, buf_bytes(&piece));
+        json_key(w, "start");
+        json_uint(w, special ? 0 : begin);
+        json_key(w, "stop");
+        json_uint(w, special ? 0 : at);
+        json_end_object(w);
+    }
+    json_end_array(w);
+    buf_release(&piece);
+}
+
 static void write_text(const char *const *names, size_t count, struct bytes text, struct buf *out) {
     struct json_writer w;
     json_writer_init(&w, out);
@@ -230,10 +306,78 @@ static void write_text(const char *const *names, size_t count, struct bytes text
 static int tokenize(const struct text_request *t, const struct served_model *m, struct buf *out,
                     struct api_error *err) {
     struct token_vec ids = {0};
+    struct json_writer w;
     int rc = tokens_of(t, m, &ids, err);
-    if (rc == 0)
+    json_writer_init(&w, out);
+    if (rc == 0 && t->tells_pieces)
+        write_places(m->text->tokenizer, &ids, &w);
+    else if (rc == 0)
         write_tokens(t, m, &ids, out);
     vec_release(&ids);
+    return rc;
+}
+
+static int chat_tokenize(const struct text_request *t, const struct served_model *m,
+                         struct buf *out, struct api_error *err) {
+    struct token_vec ids = {0};
+    struct buf prompt = {0};
+    struct json_writer w;
+    int rc = tokens_of(t, m, &ids, err);
+    if (rc == 0)
+        rc = prepare_chat_text(&t->g, m->text, &prompt, NULL, err);
+    json_writer_init(&w, out);
+    if (rc == 0) {
+        json_begin_object(&w);
+        json_key(&w, "tokenize_response");
+        write_places(m->text->tokenizer, &ids, &w);
+        json_key(&w, "templated_text");
+        json_string_bytes(&w, buf_bytes(&prompt));
+        json_end_object(&w);
+    }
+    vec_release(&ids);
+    buf_release(&prompt);
+    return rc;
+}
+
+static void write_ids(struct json_writer *w, const struct token_vec *ids) {
+    json_begin_array(w);
+    for (size_t i = 0; i < ids->count; i++)
+        json_uint(w, ids->items[i]);
+    json_end_array(w);
+}
+
+/* One text, or lists for several. */
+static int encode_text(const struct text_request *t, const struct served_model *m, struct buf *out,
+                       struct api_error *err) {
+    struct buf lengths = {0};
+    struct json_writer w, l;
+    int rc = 0;
+    if (t->g.prompt_count == 0)
+        return api_error_set(err, API_BAD_REQUEST, "input", "'input' is missing");
+    json_writer_init(&w, out);
+    json_writer_init(&l, &lengths);
+    json_begin_object(&w);
+    json_key(&w, "input_ids");
+    if (t->g.answers_list) {
+        json_begin_array(&w);
+        json_begin_array(&l);
+    }
+    for (uint32_t i = 0; i < t->g.prompt_count && rc == 0; i++) {
+        struct token_vec ids = {0};
+        rc = prepare_text(&t->g, i, m->text, &ids, err);
+        write_ids(&w, &ids);
+        json_uint(&l, ids.count);
+        vec_release(&ids);
+    }
+    if (t->g.answers_list) {
+        json_end_array(&w);
+        json_end_array(&l);
+    }
+    json_key(&w, "length");
+    json_raw(&w, buf_bytes(&lengths));
+    json_end_object(&w);
+    out->failed |= lengths.failed;
+    buf_release(&lengths);
     return rc;
 }
 
@@ -570,6 +714,15 @@ void text_call_chat_tokens(struct event_thread *thread, struct http_request *req
 }
 void text_call_render(struct event_thread *thread, struct http_request *req, struct u128 tenant) {
     answer(thread, req, tenant, read_chat, render_answer);
+}
+
+void text_call_chat_tokenize(struct event_thread *thread, struct http_request *req,
+                             struct u128 tenant) {
+    answer(thread, req, tenant, read_chat, chat_tokenize);
+}
+
+void text_call_encode(struct event_thread *thread, struct http_request *req, struct u128 tenant) {
+    answer(thread, req, tenant, read_encode, encode_text);
 }
 
 void text_call_completion_tokens(struct event_thread *thread, struct http_request *req,

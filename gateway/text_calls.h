@@ -1,9 +1,9 @@
 /*
  * text_calls.h - text to tokens and back, and templates, for clients that count or cut: /tokenize,
  * /detokenize, /apply-template, /v1/messages/count_tokens, /v1/responses/input_tokens,
- * /v1/chat/completions/input_tokens.
+ * /v1/chat/completions/input_tokens, /chat_tokenize, /v1/encode.
  *
- * Both vLLM's and llama.cpp's forms are taken; the fields tell which (docs/api.md). A body
+ * vLLM's, llama.cpp's and TGI's forms are taken; the fields tell which (docs/api.md). A body
  * may have at most TEXT_CALL_BYTES_MAX; all but short ones are worked on in the pool (work_pool.h).
  */
 #ifndef GATEWAY_TEXT_CALLS_H
@@ -43,6 +43,11 @@ void text_call_render(struct event_thread *thread, struct http_request *req, str
 /* POST /v1/completions/render: a list of the same, one for each prompt. */
 void text_call_completion_tokens(struct event_thread *thread, struct http_request *req,
                                  struct u128 tenant);
+/* POST /chat_tokenize: a chat's prompt and its tokens, in TGI's form. */
+void text_call_chat_tokenize(struct event_thread *thread, struct http_request *req,
+                             struct u128 tenant);
+/* POST /v1/encode: the ids of a text, or of each of several, in LMDeploy's form. */
+void text_call_encode(struct event_thread *thread, struct http_request *req, struct u128 tenant);
 /* GET /tokenizer_info: what the only model's tokenizer is like. */
 void text_call_tokenizer_info(struct event_thread *thread, struct http_request *req);
 /* POST /detokenize: the text of ids. */

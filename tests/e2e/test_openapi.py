@@ -16,6 +16,8 @@ BASES = {"/v1/chat/completions": {"messages": CHAT}, "/v1/completions": {"prompt
          "/apply-template": {"messages": CHAT}, "/v1/chat/completions/render": {"messages": CHAT}, "/v1/completions/render": {"prompt": "Hello"},
          "/generate_stream": {"inputs": "Hello"}, "/": {"inputs": "Hello"}, "/inference/v1/generate": {"token_ids": [5, 6]},
          "/generate": {"text": "Hello"}, "/pooling": {"input": "Hello"}, "/classify": {"input": "Hello"}, "/v1/classify": {"input": "Hello"}, "/v2/embed": {"texts": ["Hello"]},
+         "/encode": {"text": "Hello"}, "/invocations": {"prompt": "Hello"}, "/abort_request": {"rid": "no such request"},
+         "/v1/chat/completions/batch": {"messages": [CHAT, CHAT]}, "/chat_tokenize": {"messages": CHAT}, "/v1/encode": {"input": "Hello"},
          "/v1/embeddings": {"input": "Hello"}, "/embedding": {"content": "Hello"}, "/embeddings": {"content": "Hello"},
          "/api/embed": {"input": "Hello"}, "/api/embeddings": {"prompt": "Hello"},
          "/models/load": {"model": "no such model"}, "/models/unload": {"model": "no such model"}, "/models/reload": {"model": "no such model"},
@@ -26,7 +28,7 @@ BASES |= {f"/v1{path}": BASES[path] for path in ("/tokenize", "/detokenize")}
 BASES |= {path: {"query": "Hello", "documents": ["a", "b"]} for path in ("/v1/rerank", "/v2/rerank", "/v1/reranking", "/rerank", "/reranking")}
 BASES |= {path: {"text_1": "Hello", "text_2": "b"} for path in ("/v1/score", "/score")}
 SHORT = {"/chat/completions": "max_tokens", "/responses": "max_output_tokens", "/v1/chat/completions": "max_tokens", "/v1/completions": "max_tokens", "/v1/responses": "max_output_tokens", "/completion": "n_predict", "/generate": "max_new_tokens",
-         "/generate_stream": "max_new_tokens", "/": "max_new_tokens", "/inference/v1/generate": "max_tokens",
+         "/generate_stream": "max_new_tokens", "/": "max_new_tokens", "/inference/v1/generate": "max_tokens", "/invocations": "max_tokens", "/v1/chat/completions/batch": "max_tokens",
          "/completions": "n_predict", "/api/chat": None, "/api/generate": None}
 WORDS = ["", "x", "auto", "none", "required", "json", "text", "é\n\"", "<|begin|>", "disabled", "\0", "resp_0"]
 

@@ -10,7 +10,7 @@ export NODE_DIR=$NODE BUILD_RELEASE
 cd "$ROOT/tests/e2e" || exit 1
 # Two at a time, since most of what they take is waiting (test_health: 8 CPU seconds of 50).
 files="test_health.py test_exact.py test_standby.py test_state.py test_trust.py test_openapi.py test_tls.py test_embeddings.py test_models.py test_echo.py test_clients.py test_token_fields.py
-    test_tools.py test_examples.py test_constrained.py test_ollama.py test_resume.py test_messages.py test_cves.py test_errors.py test_fields_tell.py test_responses.py test_sandbox.py test_metrics.py test_traces.py test_disk.py"
+    test_tools.py test_examples.py test_constrained.py test_ollama.py test_resume.py test_messages.py test_cves.py test_errors.py test_peer_paths.py test_fields_tell.py test_responses.py test_sandbox.py test_metrics.py test_traces.py test_disk.py"
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 failed=0
