@@ -62,6 +62,58 @@ TEST(absent_fields_take_the_familys_defaults) {
     spec_release(&spec);
 }
 
+/* What files need not say of states that go from position to position, as the families' configuration classes assume it:
+ * the first layer that has such a state, as "width; heads of size, groups; state, taps". */
+static const struct absent {
+    const char *fields, *state;
+} ABSENT[] = {
+    {"\"model_type\":\"mamba\"", "96; 0 of 0, 0; 16, 4"},
+    {"\"model_type\":\"falcon_mamba\"", "96; 0 of 0, 0; 16, 4"},
+    {"\"model_type\":\"mamba2\",\"expand\":128", "8192; 128 of 64, 8; 128, 4"},
+    {"\"model_type\":\"bamba\"", "128; 128 of 1, 1; 256, 4"},
+    {"\"model_type\":\"jamba\"", "128; 0 of 0, 0; 16, 4"},
+    {"\"model_type\":\"falcon_h1\"", "1024; 128 of 8, 1; 256, 4"},
+    {"\"model_type\":\"nemotron_h\",\"hybrid_override_pattern\":\"M-M-\"",
+     "128; 128 of 1, 8; 128, 4"},
+    {"\"model_type\":\"granitemoehybrid\",\"num_experts_per_tok\":1,\"num_local_experts\":2",
+     "128; 128 of 1, 1; 256, 4"},
+    {"\"model_type\":\"recurrent_gemma\"", "64; 8 of 8, 0; 0, 4"},
+    {"\"model_type\":\"qwen3_next\"", "4096; 32 of 128, 16; 128, 4"},
+    {"\"model_type\":\"lfm2\",\"layer_types\":[\"conv\",\"conv\",\"conv\",\"conv\"]",
+     "64; 0 of 0, 0; 0, 3"},
+    {"\"model_type\":\"rwkv\"", "64; 0 of 0, 0; 0, 0"},
+    {"\"model_type\":\"rwkv6\"", "64; 1 of 64, 0; 0, 0"},
+    {"\"model_type\":\"rwkv7\"", "64; 1 of 64, 0; 0, 0"},
+};
+
+TEST(absent_fields_of_states_take_the_familys_defaults) {
+    for (size_t i = 0; i < ARRAY_LEN(ABSENT); i++) {
+        char text[300], state[100] = "none";
+        snprintf(text, sizeof text, "{%s," SIZES "}", ABSENT[i].fields);
+        if (make(text)) {
+            check_fail(__FILE__, __LINE__, "%s: %s", ABSENT[i].fields, err.text);
+            continue;
+        }
+        for (uint32_t k = 0; k < spec.layer_count; k++) {
+            const struct recurrent_spec *s = &spec.layers[k].recurrent;
+            if (!s->kind)
+                continue;
+            snprintf(state, sizeof state, "%u; %u of %u, %u; %u, %u", s->width, s->heads,
+                     s->head_dim, s->groups, s->state_size, s->taps);
+            break;
+        }
+        if (strcmp(state, ABSENT[i].state) != 0)
+            check_fail(__FILE__, __LINE__, "%s: %s", ABSENT[i].fields, state);
+    }
+    EXPECT_EQ(make("{\"model_type\":\"mamba\"," SIZES "}"), 0);
+    EXPECT_EQ(spec.layers[0].recurrent.mamba1.rank, 4); /* a sixteenth of the width, rounded up */
+    EXPECT_EQ(make("{\"model_type\":\"rwkv7\"," SIZES "}"), 0);
+    const struct rwkv7_spec *low = &spec.layers[0].recurrent.rwkv7;
+    EXPECT(low->decay_low == 64 && low->rate_low == 64 && low->value_low == 16 &&
+           low->gate_low == 128);
+    spec_release(&spec);
+}
+
 TEST(a_list_of_layer_types_counts_more_than_a_pattern) {
     EXPECT_EQ(
         make("{\"model_type\":\"cohere2\","
@@ -219,6 +271,29 @@ TEST(an_odd_count_of_rotated_dimensions_is_rounded_up) {
     EXPECT(spec.ropes[0].dims == 2 && !spec.ropes[0].odd);
     EXPECT(make(LLAMA ",\"partial_rotary_factor\":0.1}"));
     EXPECT(make(LLAMA ",\"head_dim\":7}"));
+}
+
+/* Queries at positions behind the first context may be scaled: by numbers that are in range. */
+TEST(scales_of_queries_are_in_range) {
+    static const struct {
+        const char *beta, *original;
+        bool good;
+    } ROWS[] = {{"0.1", "8192", true},        {"0.1", "1", true},
+                {"0.1", "0.5", false},        {"-0.1", "2147483646", true},
+                {"0.1", "2147483647", false}, {"999999", "8192", true},
+                {"1e6", "8192", false},       {"-1e6", "8192", false}};
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        char text[400];
+        snprintf(
+            text, sizeof text,
+            "{\"model_type\":\"ministral3\",\"max_position_embeddings\":16384,\"rope_parameters\":{"
+            "\"rope_type\":\"default\",\"rope_theta\":10000,\"llama_4_scaling_beta\":%s,"
+            "\"original_max_position_embeddings\":%s}," SIZES "}",
+            ROWS[i].beta, ROWS[i].original);
+        if (make(text) != (ROWS[i].good ? 0 : ERR_INVALID))
+            check_fail(__FILE__, __LINE__, "row %zu: %s", i, err.text);
+    }
+    spec_release(&spec);
 }
 
 TEST(the_inverse_of_the_layers_number_scales_attention) {

@@ -186,6 +186,19 @@ TEST(tool_arguments_become_objects) {
     EXPECT_STR(rendered(chat, r), "{\"a\": [1, 2.0]}");
     r.raw_messages = true;
     EXPECT_STR(rendered(chat, r), "\"{\\\"a\\\": [1, 2.0]}\"");
+    /* what is no object stays as it is; nothing is an empty one */
+    static const char *const OTHERS[][2] = {{CALL_WITH("\"[1]\""), "\"[1]\""},
+                                            {CALL_WITH("\"{\""), "\"{\""},
+                                            {CALL_WITH("\"null\""), "\"null\""},
+                                            {CALL_WITH("\"not so\""), "\"not so\""},
+                                            {CALL_WITH("\"\""), "{}"},
+                                            {CALL_WITH("{\"b\": 1}"), "{\"b\": 1}"},
+                                            {CALL_WITH("[1]"), "[1]"}};
+    r.raw_messages = false;
+    for (size_t i = 0; i < ARRAY_LEN(OTHERS); i++) {
+        r.messages = bytes_str(OTHERS[i][0]);
+        EXPECT_STR(rendered(chat, r), OTHERS[i][1]);
+    }
     chat_free(&chat);
 }
 
