@@ -133,14 +133,16 @@ static const struct option_row ROWS[] = {
                 "process ends when nothing is left"),
     ROW(tp, "tp", OPTION_INT, .fallback = "1", .min = 1, .max = 64, .unit = "ranks",
         .help = "ranks that divide each layer (tensor parallel)"),
-    ROW(rank, "rank", OPTION_INT, .max = 63, .help = "which of them this is, from 0"),
+    ROW(rank, "rank", OPTION_INT, .max = 63,
+        .help = "which of them this is, from 0; without --stage also counted through all stages"),
     ROW(pp, "pp", OPTION_INT, .fallback = "1", .min = 1, .max = 64, .unit = "stages",
         .help = "stages that divide the layers (pipeline parallel)"),
     ROW(stage, "stage", OPTION_INT, .max = 63, .help = "which of them this is, from 0"),
     ROW(stage_layers, "stage-layers", OPTION_STRING,
         .help = "layers of each stage, as 12,20; default: as equal as can be"),
     ROW(replica, "replica", OPTION_STRING,
-        .help = "32 hex digits that the tp * pp ranks of one replica share"),
+        .help = "what the tp * pp ranks of one replica share, and no other: a name, or 32 hex "
+                "digits"),
     ROW(gpu, "gpu", OPTION_INT, .fallback = "-1", .min = -1, .max = 63, .alone = "-1",
         .aliases = "-mg --main-gpu --base-gpu-id",
         .help = "which GPU, of those the process may see, modulo how many there are; -1: each "

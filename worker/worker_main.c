@@ -46,8 +46,24 @@ static int open_stop_fd(struct error *err) {
     return fd >= 0 ? fd : error_set_errno(err, "cannot make a signalfd");
 }
 
+/* Its id is told, or made of the name that it is told. */
+static void name_replica(struct worker *w) {
+    const char *name = w->settings.replica;
+    if (name && *name && u128_parse(name, &w->replica))
+        w->replica = hash128(name, strlen(name), 0);
+}
+
+/* A rank may be counted through all stages: what begins the ranks has one number for each. */
+static void count_stage(struct worker_settings *s) {
+    if (s->stage || s->rank < s->tp || s->rank >= s->tp * s->pp)
+        return;
+    s->stage = s->rank / s->tp;
+    s->rank %= s->tp;
+}
+
 static int check_settings(struct worker *w, struct error *err) {
-    const struct worker_settings *s = &w->settings;
+    struct worker_settings *s = &w->settings;
+    count_stage(s);
     if (!s->model)
         return error_set(err, ERR_INVALID, "no model: give --model FOLDER");
     if (!s->connect)
@@ -58,8 +74,7 @@ static int check_settings(struct worker *w, struct error *err) {
     w->instance = random_u128();
     if (s->instance && u128_parse(s->instance, &w->instance))
         return error_set(err, ERR_INVALID, "--instance '%s' is not 32 hex digits", s->instance);
-    if (s->replica && *s->replica && u128_parse(s->replica, &w->replica))
-        return error_set(err, ERR_INVALID, "--replica '%s' is not 32 hex digits", s->replica);
+    name_replica(w);
     if (s->tp * s->pp > 1 && u128_is_zero(w->replica))
         return error_set(err, ERR_INVALID, "--tp and --pp need --replica, the same for all ranks");
     if (s->block_tokens & (s->block_tokens - 1))

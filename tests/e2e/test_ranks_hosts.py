@@ -21,7 +21,7 @@ class Ranks(Cluster):
 
     def __init__(self, hosts=None):
         super().__init__(None, hosts=hosts)
-        self.replica, self.meet = secrets.token_hex(16), free_port()
+        self.replica, self.meet = f"replica-{secrets.token_hex(4)}", free_port()
 
     def scheduler(self, i=0):
         host = self.hosts[i]
@@ -32,7 +32,7 @@ class Ranks(Cluster):
         listen = ("--comm-listen", f"{host.address}:{self.meet}") if (rank, stage) == (0, 0) else ()
         return self.start(f"rank-{rank}-{stage}", host, "worker", "--model", bundled_model(), "--connect",
                           f"tcp://{self.hosts[0].address}:{self.ports[0]}", "--threads", 1, "--slots", 32, "--comm-form-timeout", "5s", "--tp", TP,
-                          "--pp", PP, "--rank", rank, "--stage", stage, "--replica", self.replica, *listen)
+                          "--pp", PP, "--rank", stage * TP + rank, "--replica", self.replica, *listen)
 
     def begin(self):
         self.addresses = f"tcp://{self.hosts[0].address}:{self.ports[0]}"

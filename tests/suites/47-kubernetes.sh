@@ -40,7 +40,11 @@ assert a == b, [k for k in a.keys() | b.keys() if a.get(k) != b.get(k)]' "$dir/c
     }
     verdict manifests_are_the_chart rendered
     all() { tests/tools/chart/render.sh deploy/kubernetes/values-all.yaml >"$dir/all.yaml" && check "$dir/all.yaml" && grep -q nvidia.com/gpu "$dir/all.yaml" && grep -q ScaledObject "$dir/all.yaml"; }
+    ranks() { tests/tools/chart/render.sh deploy/kubernetes/values-ranks.yaml >"$dir/ranks.yaml" && check "$dir/ranks.yaml" && grep -q 'kind: LeaderWorkerSet' "$dir/ranks.yaml"; }
+    lost_rank() { refuses 's/--replica=/--replicas=/' "$dir/ranks.yaml" && refuses 's/valueFrom: {fieldRef/valuesFrom: {fieldRef/' "$dir/ranks.yaml"; }
     lost_role() { refuses '/^roleRef/s/-scheduler/-schedule/' "$dir/all.yaml"; }
     verdict chart_with_all_values all
     verdict lost_role_is_found lost_role
+    verdict chart_with_ranks ranks
+    verdict lost_rank_is_found lost_rank
 else skip helm kubernetes.manifests_are_the_chart "there is no helm, and no Go to render the chart with; --long installs it"; fi

@@ -11,7 +11,7 @@ import kubernetes_validate
 import yaml
 
 VERSIONS = ["1.25", "1.37"]
-CUSTOM = {"ScaledObject", "PodMonitor", "InferencePool", "HTTPRoute"}  # their schemas are elsewhere
+CUSTOM = {"LeaderWorkerSet", "ScaledObject", "PodMonitor", "InferencePool", "HTTPRoute"}  # their schemas are elsewhere
 faults = []
 
 
@@ -57,11 +57,19 @@ def check_container(trireme, container, volumes, where):
             fault(where, f"{secret} is on no volume")
 
 
+def check_group(trireme, resource, where):
+    """As check_pods, for both kinds of pods of a LeaderWorkerSet; their templates are Kubernetes' own."""
+    spec = resource["spec"]["leaderWorkerTemplate"]
+    for name in ("leaderTemplate", "workerTemplate"):
+        check_schema({"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "x"}, "template": spec[name]}, f"{where} {name}")
+        yield check_pods(trireme, {"spec": {"template": spec[name]}}, f"{where} {name}")
+
+
 def check_pods(trireme, resource, where):
     """The labels of the pods, with the names of their ports."""
     template = resource["spec"]["template"]
     labels, pod = template["metadata"]["labels"], template["spec"]
-    for key, value in resource["spec"]["selector"]["matchLabels"].items():
+    for key, value in resource["spec"].get("selector", {"matchLabels": {}})["matchLabels"].items():
         if labels.get(key) != value:
             fault(where, f"its selector's {key} is not that of its pods")
     for container in pod["containers"]:
@@ -77,7 +85,7 @@ def selectors(resource):
     elif kind == "PodDisruptionBudget":
         yield spec["selector"]["matchLabels"], []
     elif kind == "NetworkPolicy":
-        yield spec["podSelector"]["matchLabels"], [p["port"] for rule in spec["ingress"] for p in rule["ports"]]
+        yield spec["podSelector"]["matchLabels"], [p["port"] for rule in spec["ingress"] for p in rule.get("ports", [])]
         for rule in spec["ingress"]:
             for peer in rule.get("from", []):
                 if "podSelector" in peer:
@@ -100,6 +108,8 @@ def main():
             check_schema(r, where)
             if r["kind"] in ("Deployment", "StatefulSet"):
                 pods.append(check_pods(trireme, r, where))
+            elif r["kind"] == "LeaderWorkerSet":
+                pods.extend(check_group(trireme, r, where))
         for r in resources:
             where = f"{path} {r['kind']}/{r['metadata']['name']}"
             for labels, ports in selectors(r):
