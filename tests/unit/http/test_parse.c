@@ -563,3 +563,57 @@ TEST(request_ids_are_letters_digits_and_some_marks) {
             check_fail(__FILE__, __LINE__, "byte %d", c);
     }
 }
+
+/* Of each status that we may send the words of RFC 9110 (6585: 429, 431), of those that others made up theirs. */
+TEST(statuses_have_their_words) {
+    static const struct {
+        int status;
+        const char *text;
+    } STATUSES[] = {
+        {100, "Continue"},
+        {200, "OK"},
+        {201, "Created"},
+        {202, "Accepted"},
+        {204, "No Content"},
+        {206, "Partial Content"},
+        {301, "Moved Permanently"},
+        {302, "Found"},
+        {304, "Not Modified"},
+        {307, "Temporary Redirect"},
+        {308, "Permanent Redirect"},
+        {400, "Bad Request"},
+        {401, "Unauthorized"},
+        {403, "Forbidden"},
+        {404, "Not Found"},
+        {405, "Method Not Allowed"},
+        {406, "Not Acceptable"},
+        {408, "Request Timeout"},
+        {409, "Conflict"},
+        {410, "Gone"},
+        {411, "Length Required"},
+        {412, "Precondition Failed"},
+        {413, "Content Too Large"},
+        {414, "URI Too Long"},
+        {415, "Unsupported Media Type"},
+        {417, "Expectation Failed"},
+        {422, "Unprocessable Content"},
+        {429, "Too Many Requests"},
+        {431, "Request Header Fields Too Large"},
+        {499, "Client Closed Request"},
+        {500, "Internal Server Error"},
+        {501, "Not Implemented"},
+        {502, "Bad Gateway"},
+        {503, "Service Unavailable"},
+        {504, "Gateway Timeout"},
+        {505, "HTTP Version Not Supported"},
+        {529, "Overloaded"},
+    };
+    size_t known = 0;
+    for (int status = 0; status < 1000; status++) {
+        const char *text = "Unknown";
+        if (known < ARRAY_LEN(STATUSES) && STATUSES[known].status == status)
+            text = STATUSES[known++].text;
+        EXPECT_STR(http_status_text(status), text);
+    }
+    EXPECT_EQ(known, ARRAY_LEN(STATUSES));
+}

@@ -75,3 +75,16 @@ TEST(server_counts_each_connections_end) {
         EXPECT_EQ(metric_value(&http_metrics[HTTP_METRIC_BYTES], 1) - out_bytes, in.len);
     }
 }
+
+TEST(metrics_of_http_are_on_the_page_once_they_are_registered) {
+    struct buf page = {0};
+    metrics_write(&page);
+    EXPECT(!strstr(buf_text(&page), "trireme_http_"));
+    http_metrics_register();
+    buf_reset(&page);
+    metrics_write(&page);
+    for (int i = 0; i < HTTP_METRIC_COUNT; i++)
+        if (!strstr(buf_text(&page), http_metrics[i].name))
+            check_fail(__FILE__, __LINE__, "%s is not there", http_metrics[i].name);
+    buf_release(&page);
+}
