@@ -86,6 +86,39 @@ TEST(arm_hardware_capabilities_are_read) {
     EXPECT_EQ(cpu_features_of_arm64(0, 1 << 13).bits, 0); /* i8mm without ASIMD is nothing */
 }
 
+/* With one bit of all cleared its feature is gone. The bits are those of Linux' asm/hwcap.h. */
+TEST(each_bit_of_arm_is_its_feature) {
+    static const struct {
+        enum cpu_feature feature;
+        bool second;
+        int bit;
+    } ROWS[] = {{CPU_NEON, false, 1}, {CPU_FP16, false, 10}, {CPU_DOTPROD, false, 20},
+                {CPU_SVE, false, 22}, {CPU_SVE2, true, 1},   {CPU_I8MM, true, 13},
+                {CPU_BF16, true, 14}};
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        uint64_t words[2] = {UINT64_MAX, UINT64_MAX};
+        words[ROWS[i].second] &= ~(UINT64_C(1) << ROWS[i].bit);
+        EXPECT(!cpu_has(cpu_features_of_arm64(words[0], words[1]), ROWS[i].feature));
+    }
+}
+
+#if defined(__x86_64__)
+/* The compiler's own library reads the same registers. */
+TEST(this_machine_has_what_the_compilers_library_finds) {
+    struct cpu_features all;
+    unsetenv("TRIREME_CPU_FEATURES");
+    EXPECT_EQ(cpu_features_read(&all, NULL), 0);
+    EXPECT_EQ(cpu_has(all, CPU_SSE4_2), !!__builtin_cpu_supports("sse4.2"));
+    EXPECT_EQ(cpu_has(all, CPU_AVX), !!__builtin_cpu_supports("avx"));
+    EXPECT_EQ(cpu_has(all, CPU_FMA), !!__builtin_cpu_supports("fma"));
+    EXPECT_EQ(cpu_has(all, CPU_AVX2), !!__builtin_cpu_supports("avx2"));
+    EXPECT_EQ(cpu_has(all, CPU_BMI1), !!__builtin_cpu_supports("bmi"));
+    EXPECT_EQ(cpu_has(all, CPU_BMI2), !!__builtin_cpu_supports("bmi2"));
+    EXPECT_EQ(cpu_has(all, CPU_AVX512F), !!__builtin_cpu_supports("avx512f"));
+    EXPECT_EQ(cpu_has(all, CPU_AVX512BW), !!__builtin_cpu_supports("avx512bw"));
+}
+#endif
+
 TEST(hiding_a_feature_hides_what_needs_it) {
     struct cpu_registers_x86 r = FULL;
     struct cpu_features all = cpu_features_of_x86(&r), f = all;
