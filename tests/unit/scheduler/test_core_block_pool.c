@@ -177,6 +177,22 @@ TEST(block_pool_evicts_least_recently_released_first) {
     block_pool_release(&pool);
 }
 
+/* The first block, whatever bucket its hash falls into, is found by it and by no other of that bucket. */
+TEST(block_pool_buckets_end) {
+    for (uint64_t low = 0; low < 64; low++) {
+        struct block_pool pool;
+        block_pool_init(&pool, 16);
+        uint32_t id = block_pool_take(&pool, nobody);
+        EXPECT_EQ(id, 0);
+        EXPECT(block_pool_seal(&pool, id, (struct u128){.hi = 1, .lo = low}));
+        EXPECT_EQ(pool.blocks[id].bucket_next, BLOCK_NONE);
+        EXPECT_EQ(block_pool_find(&pool, (struct u128){.hi = 1, .lo = low}), id);
+        for (uint64_t other = 0; other < 16; other++)
+            EXPECT_EQ(block_pool_find(&pool, (struct u128){.hi = 2, .lo = other}), BLOCK_NONE);
+        block_pool_release(&pool);
+    }
+}
+
 /* Takes, names and gives back. */
 static void fill(struct block_pool *pool, struct block_user by, uint64_t first, uint32_t count) {
     for (uint32_t i = 0; i < count; i++) {
