@@ -105,7 +105,7 @@ static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, 
     uint32_t count = nodes[0].end, told = 0; /* tokens in front of this one */
     size_t looked = 0, look_at = t->below ? count / FREE_TEXT_SHARE : SIZE_MAX;
     struct free_text text;
-    text.room = 0;
+    bool found = false; /* text holds something */
     if (set == SET_DEAD)
         return 0;
     way_to(&way, run, 0, set);
@@ -114,8 +114,10 @@ static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, 
         uint32_t depth = node->depth, next = way_next(&way, run, depth - 1, node->byte);
         bool dead = next == SET_DEAD;
         bool noted = !dead && any && is_any_key(run, way.sets[depth - 1], next, any);
-        if (looked == look_at)
+        if (looked == look_at) {
             free_text_find(&text, run, set);
+            found = text.lasting.count || text.near.count;
+        }
         if (dead || noted) {
             allow_tokens(t, told, node->token_first, min, max, bits);
             told = nodes[node->end].token_first;
@@ -125,7 +127,7 @@ static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, 
             continue;
         }
         way_to(&way, run, depth, next);
-        bool whole = text.room && node->end - i >= SUBTREE_MIN &&
+        bool whole = found && node->end - i >= SUBTREE_MIN &&
                      free_text_covers(&text, next, t->below[i], node->height);
         i = whole ? node->end : i + 1;
     }
@@ -283,7 +285,7 @@ void matcher_mask(struct matcher *m, uint32_t *bits) {
     }
     uint32_t row = run->sets.items[m->set].mask;
     if (row) {
-        memcpy(bits, run->masks.items + (size_t)(row - 1) * v->word_count, size);
+        memcpy(bits, run->masks.items[row - 1], size);
         return;
     }
     size_t looked = make_mask(run, m->set, bits);
@@ -294,13 +296,13 @@ void matcher_mask(struct matcher *m, uint32_t *bits) {
         return;
     }
     struct thread_set *asked = &run->sets.items[m->set];
-    size_t kept = run->masks.count / MAX(v->word_count, 1u);
+    size_t kept = run->masks.count;
     bool dear = looked >= WORTH_KEEPING, again = asked->asked;
     asked->asked = true;
     if (kept >= (dear ? MASKS_MAX : CHEAP_MASKS_MAX) || !(dear || again))
         return;
-    vec_reserve(&run->masks, run->masks.count + v->word_count);
-    memcpy(run->masks.items + run->masks.count, bits, size);
-    run->masks.count += v->word_count;
+    uint32_t *copy = mem_alloc(MAX(size, sizeof *copy));
+    memcpy(copy, bits, size);
+    vec_push(&run->masks, copy);
     asked->mask = (uint32_t)kept + 1;
 }

@@ -384,7 +384,7 @@ static uint32_t anything(struct builder *b) {
     return expr_repeat(b, expr_chars(b, &(struct code_range){0, END}, 1), 0, REPEAT_NO_END);
 }
 
-static uint32_t read_sequence(struct reader *r);
+static uint32_t read_sequence(struct reader *r, bool *bare);
 
 /* What a and b both are, or what a is and b is not. */
 static uint32_t combine(struct reader *r, uint32_t a, uint32_t b, bool without) {
@@ -433,7 +433,7 @@ static uint32_t read_lookahead(struct reader *r, bool negative, bool pinned) {
     r->head = expr_empty(r->b);
     r->sees_before = pinned;
     uint32_t y = r->lookarounds > r->b->limits.depth ? fail(r, ERR_LIMIT, "too many lookarounds")
-                                                     : read_sequence(r);
+                                                     : read_sequence(r, NULL);
     r->head = outer.head;
     r->sees_before = outer.sees_before;
     r->lookarounds = outer.lookarounds;
@@ -447,10 +447,12 @@ static uint32_t read_lookbehind(struct reader *r, bool negative, uint32_t w) {
     return combine(r, w, read_inside(r, anything(r->b), expr_empty(r->b)), negative);
 }
 
-/* Outside of groups it has its head and its tail. */
-static uint32_t read_sequence(struct reader *r) {
+/* Outside of groups it has its head and its tail; *bare: it looks around nowhere, and both are left to
+ * the caller (NULL: never). */
+static uint32_t read_sequence(struct reader *r, bool *bare) {
     VEC(uint32_t) terms = {0};
     bool top = r->depth == 0, begun = false, pinned = r->sees_before && r->pinned, ends = !top;
+    bool looks = !bare;
     if (top)
         vec_push(&terms, r->head);
     while (!r->rc && r->at < r->end && *r->at != '|' && *r->at != ')') {
@@ -458,7 +460,7 @@ static uint32_t read_sequence(struct reader *r) {
             bool negative = r->at[-1] == '!';
             uint32_t e = read_lookahead(r, negative, !begun && pinned);
             vec_push(&terms, e);
-            ends = true;
+            ends = looks = true;
             break;
         }
         if (top && (skip_text(r, "(?<=") || skip_text(r, "(?<!"))) {
@@ -467,6 +469,7 @@ static uint32_t read_sequence(struct reader *r) {
             terms.count = 0;
             e = read_lookbehind(r, negative, e);
             vec_push(&terms, e);
+            looks = true;
             continue;
         }
         pinned |= *r->at == '^' && r->sees_before;
@@ -474,21 +477,37 @@ static uint32_t read_sequence(struct reader *r) {
         uint32_t e = read_repeated(r);
         vec_push(&terms, e);
     }
-    if (!ends)
+    if (!ends && looks)
         vec_push(&terms, r->tail);
-    uint32_t e = expr_concat(r->b, terms.items, terms.count);
+    size_t from = top && !looks; /* the head */
+    uint32_t e = expr_concat(r->b, terms.items + from, terms.count - from);
     vec_release(&terms);
+    if (bare)
+        *bare = top && !looks;
     return e;
 }
 
+/* Alternatives that look around nowhere share one head and one tail: of `a|b|c` searched for, an
+ * automaton would else tell apart which of them were there. */
 static uint32_t read_alternatives(struct reader *r) {
     VEC(uint32_t) terms = {0};
+    VEC(uint32_t) bare = {0};
     do {
-        uint32_t e = read_sequence(r);
-        vec_push(&terms, e);
+        bool is_bare;
+        uint32_t e = read_sequence(r, &is_bare);
+        if (is_bare)
+            vec_push(&bare, e);
+        else
+            vec_push(&terms, e);
     } while (!r->rc && skip_text(r, "|"));
+    if (bare.count) {
+        uint32_t any = expr_alt(r->b, bare.items, bare.count);
+        any = expr_concat(r->b, (uint32_t[]){r->head, any, r->tail}, 3);
+        vec_push(&terms, any);
+    }
     uint32_t e = expr_alt(r->b, terms.items, terms.count);
     vec_release(&terms);
+    vec_release(&bare);
     return e;
 }
 

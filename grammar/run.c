@@ -450,6 +450,8 @@ static void release_tables(struct grammar_run *run) {
         mem_free(run->row_blocks.items[i]);
     vec_release(&run->row_blocks);
     run->row_count = 0;
+    for (size_t i = 0; i < run->masks.count; i++)
+        mem_free(run->masks.items[i]);
     vec_release(&run->masks);
     mem_free(run->frame_index.slots);
     mem_free(run->bit_index.slots);
@@ -475,7 +477,8 @@ size_t grammar_run_size(const struct grammar_run *run) {
     return run->frames.cap * sizeof *run->frames.items + run->bits.cap * sizeof *run->bits.items +
            run->bit_sets.cap * sizeof *run->bit_sets.items +
            run->sets.cap * sizeof *run->sets.items + run->threads.cap * sizeof *run->threads.items +
-           run->row_blocks.count * ROW_BLOCK_BYTES + run->masks.cap * sizeof(uint32_t) +
+           run->row_blocks.count * ROW_BLOCK_BYTES +
+           run->masks.count * (run->vocab ? run->vocab->word_count : 0) * sizeof(uint32_t) +
            (run->frame_index.cap + run->bit_index.cap + run->set_index.cap) * sizeof(uint32_t);
 }
 

@@ -32,7 +32,7 @@ struct thread_set {
     bool may_end;
     bool asked;    /* a mask was made for it */
     uint32_t next; /* 1 + the row of what follows, or 0 */
-    uint32_t mask; /* 1 + the row of run.masks, or 0 */
+    uint32_t mask; /* 1 + its place in run.masks, or 0 */
 };
 enum { SET_DEAD = 0, NEXT_UNKNOWN = 0xffffffff, ROWS_A_BLOCK = 16 };
 
@@ -54,7 +54,7 @@ struct grammar_run {
      * copied while a mask waits */
     VEC(uint32_t *) row_blocks;
     uint32_t row_count;
-    VEC(uint32_t) masks; /* rows of vocab->word_count */
+    VEC(uint32_t *) masks; /* of vocab->word_count words each; one by one, for the same reason */
     struct index frame_index, bit_index, set_index;
     VEC(struct thread) work; /* of the closure that is being made */
     uint16_t *work_slots;    /* 1 + a place in work, by hash; made when work is no longer short */
