@@ -34,12 +34,15 @@ void admission_enter(struct model *model, const struct sequence *q) {
     a->steps_sum += admission_guess_tokens(q->request);
 }
 
-void admission_leave(struct model *model, const struct sequence *q, int64_t now) {
+void admission_leave(struct model *model, const struct sequence *q, int64_t now, bool ended) {
     struct admission *a = &model->admission;
     a->running--;
     a->placed_sum -= q->placed_at;
     a->steps_sum -= admission_guess_tokens(q->request);
-    admission_observe(model, now - q->placed_at);
+    if (ended)
+        admission_observe(model, now - q->placed_at);
+    else
+        a->held_ms += (double)(now - q->placed_at);
 }
 
 /* Until so many tokens of prompts are computed, a piece in each step beside so many rows. */
@@ -99,15 +102,21 @@ static double share_of_slots(const struct request *request) {
     return own < model->admission.running ? own / model->admission.running : 1;
 }
 
+/* Of a tenant of which something waits; nobody has heard of a weight yet: as ours. */
+static uint32_t weight_of(const struct tenant *tenant, uint32_t fallback) {
+    return tenant->heap.count ? tenant->heap.items[0]->request->weight : fallback;
+}
+
 double admission_wait_ms(const struct sched *s, const struct request *request) {
     const struct waiting *w = &request->model->waiting;
-    size_t own = request->tenant->heap.count, before = w->resumed.count, leaving = 0;
+    size_t own = request->tenant->new_count, before = w->resumed.count, leaving = 0;
     for (size_t i = 0; i < w->tenants.count; i++) {
         const struct tenant *other = w->tenants.items[i];
-        if (!other->heap.count)
-            continue;
-        double turns = (double)own * other->heap.items[0]->request->weight / request->weight;
-        before += (size_t)MIN((double)other->heap.count, turns);
+        double turns = (double)own * weight_of(other, request->weight) / request->weight;
+        if (other == request->tenant)
+            before += own;
+        else if (other->new_count)
+            before += (size_t)MIN((double)other->new_count + other->slot_count, turns);
     }
     before -= MIN(before, request->sequence_count);
     for (size_t i = 0; i < request->model->replicas.count; i++)

@@ -7,9 +7,12 @@
  * in use have been held; until some have come free, from what a step takes and the output that was
  * asked for.
  *
+ * One that has to give its slot up comes back: what it holds counts when it has ended.
+ *
  * What goes before a newcomer: all resumed ones, of its own tenant's those that wait, and of each
- * other tenant's as many, since tenants take turns, or more by its weight. Priorities are not looked
- * at.
+ * other tenant's as many, since tenants take turns, or more by its weight. What another tenant has in slots
+ * counts as if it waited, too: whoever asks all the time asks for the next when one has ended. Choices count,
+ * those included that wait behind one of theirs. Priorities are not looked at.
  *
  * One that finds a slot waits there, for the prompts that others have in slots, which are computed a
  * piece at a time beside those that have a token in every step (plan.c). What it costs is known of
@@ -56,8 +59,9 @@ struct admission {
 void admission_observe(struct model *model, int64_t held_ms);
 /* q, of this model, has been placed in a slot. */
 void admission_enter(struct model *model, const struct sequence *q);
-/* It leaves it; placed_at is as it was. */
-void admission_leave(struct model *model, const struct sequence *q, int64_t now);
+/* It leaves it; placed_at is as it was. Ended, or it will want another one: then what it has held counts as
+ * part of what it holds in the end. */
+void admission_leave(struct model *model, const struct sequence *q, int64_t now, bool ended);
 /* Tokens that it is guessed to have for an answer: at least 1, at most what it asks for. */
 uint32_t admission_guess_tokens(const struct request *request);
 /* What a queued request has to wait for a slot at the end of its queue, in ms; 0: not known, or one

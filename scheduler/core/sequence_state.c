@@ -115,7 +115,7 @@ static void leave_slot(struct sched *s, struct sequence *q, enum seq_state to) {
     s->running--;
     s->counts.preemptions += to != SEQ_DONE;
     r->model->counts.preemptions += to != SEQ_DONE;
-    admission_leave(r->model, q, s->now);
+    admission_leave(r->model, q, s->now, to == SEQ_DONE);
     q->slot = SLOT_NONE;
     seq_load_review(q);
     q->replica = NULL;

@@ -76,7 +76,7 @@ static uint32_t new_truth(struct world *w) {
     follow_up(w, &t);
     t.max_tokens = 1 + below(w, chance(w, 3) ? 60 : 20);
     t.stop_token = below(w, VOCABULARY);
-    t.choice_count = chance(w, 4) && !w->calm ? 1 + below(w, CHOICES) : 1;
+    t.choice_count = chance(w, 4) ? 1 + below(w, CHOICES) : 1;
     if (w->killer_count < w->killer_goal && w->truths.count > 5 && chance(w, 3)) {
         w->killer_count++;
         t.killer = true;

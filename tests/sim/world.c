@@ -118,8 +118,8 @@ static void group_ranks(struct world *w) {
     }
 }
 
-/* Nothing fails, one worker with room for all its slots is always as fast, and more is asked of it than
- * it can do: what is taken begins in time. */
+/* Nothing fails, one worker with room for all its slots, be they few or many, is always as fast, and more is
+ * asked of it than it can do: what is taken begins in time. */
 static void choose_calm(struct world *w) {
     struct fake_worker *worker = &w->workers[0];
     w->calm = true;
@@ -133,7 +133,7 @@ static void choose_calm(struct world *w) {
     worker->first = worker->place = 0;
     worker->tp = worker->pp = 1;
     worker->snapshot_count = 0;
-    worker->slot_count = SLOTS;
+    worker->slot_count = 2 + (uint32_t)(mix(w->seed, 2) % (SLOTS - 1));
     worker->group.kind = WIRE_GROUP_FULL;
     worker->group.block_tokens = 16;
     worker->group.block_count = MAX_BLOCKS;

@@ -580,19 +580,51 @@ TEST(admission_forgets_what_was_long_ago) {
     EXPECT(model.admission.held_ms > 24499 && model.admission.held_ms < 24501);
 }
 
-/* What goes before a newcomer: the resumed, its own tenant's, and of each other's as many by weight;
- * and its own slot. */
+/* One that gives its slot up comes back for another: what it has held counts with what it holds then. */
+TEST(admission_counts_what_a_slot_that_was_given_up_had_held) {
+    struct model model = {.waiting = {.count = 0}};
+    struct request request = {.model = &model, .max_tokens = 1};
+    struct sequence q = {.request = &request, .placed_at = 1000};
+    admission_enter(&model, &q);
+    admission_leave(&model, &q, 1300, false);
+    EXPECT(model.admission.held_ms == 300 && model.admission.weight == 0);
+    q.placed_at = 2000;
+    admission_enter(&model, &q);
+    admission_leave(&model, &q, 2500, true);
+    EXPECT(model.admission.weight == 1 && model.admission.running == 0);
+    EXPECT(model.admission.held_ms > 790 && model.admission.held_ms < 800);
+}
+
+/* What goes before a newcomer: the resumed, its own tenant's, choices included that wait behind one of
+ * theirs, and of each other's as many by weight, what it has in slots included; and its own slot. */
 TEST(admission_counts_what_goes_before) {
     static const struct row {
         size_t own, other, resumed;
         uint32_t weight, other_weight, choices;
         double turns;
+        uint32_t own_behind, other_behind, other_slots;
     } ROWS[] = {
-        {1, 0, 0, 1, 1, 1, 1}, /* itself alone: the slot that has to come free */
-        {3, 0, 0, 1, 1, 1, 3}, {3, 9, 0, 1, 1, 1, 6},  {3, 2, 0, 1, 1, 1, 5},
-        {3, 9, 0, 1, 2, 1, 9}, {3, 9, 0, 1, 3, 1, 12}, {3, 9, 0, 3, 1, 1, 4},
-        {3, 9, 0, 2, 1, 1, 4}, {3, 9, 4, 1, 1, 1, 10}, {4, 0, 0, 1, 1, 4, 1},
-        {4, 0, 3, 1, 1, 4, 4}, {2, 2, 0, 1, 1, 5, 1},
+        /* itself alone: the slot that has to come free */
+        {1, 0, 0, 1, 1, 1, 1, 0, 0, 0},
+        {3, 0, 0, 1, 1, 1, 3, 0, 0, 0},
+        {3, 9, 0, 1, 1, 1, 6, 0, 0, 0},
+        {3, 2, 0, 1, 1, 1, 5, 0, 0, 0},
+        {3, 9, 0, 1, 2, 1, 9, 0, 0, 0},
+        {3, 9, 0, 1, 3, 1, 12, 0, 0, 0},
+        {3, 9, 0, 3, 1, 1, 4, 0, 0, 0},
+        {3, 9, 0, 2, 1, 1, 4, 0, 0, 0},
+        {3, 9, 4, 1, 1, 1, 10, 0, 0, 0},
+        {4, 0, 0, 1, 1, 4, 1, 0, 0, 0},
+        {4, 0, 3, 1, 1, 4, 4, 0, 0, 0},
+        {2, 2, 0, 1, 1, 5, 1, 0, 0, 0},
+        /* choices that wait for the prompt of another */
+        {3, 0, 0, 1, 1, 1, 5, 2, 0, 0},
+        {3, 1, 0, 1, 1, 1, 6, 0, 7, 0},
+        {3, 0, 0, 1, 1, 1, 4, 0, 1, 0},
+        /* others ask for the next when one of theirs has ended */
+        {3, 1, 0, 1, 1, 1, 6, 0, 0, 2},
+        {3, 1, 0, 1, 1, 1, 5, 0, 0, 1},
+        {3, 0, 0, 1, 1, 1, 3, 0, 0, 2},
     };
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
         struct sched s = {.now = 100000};
@@ -613,6 +645,9 @@ TEST(admission_counts_what_goes_before) {
             vec_push(&tenants[0].heap, &mine);
         for (size_t k = 0; k < ROWS[i].other; k++)
             vec_push(&tenants[1].heap, &other);
+        tenants[0].new_count = (uint32_t)ROWS[i].own + ROWS[i].own_behind;
+        tenants[1].new_count = (uint32_t)ROWS[i].other + ROWS[i].other_behind;
+        tenants[1].slot_count = ROWS[i].other_slots;
         for (size_t k = 0; k < ROWS[i].resumed; k++)
             vec_push(&model.waiting.resumed, &other);
         for (size_t k = 0; k < ARRAY_LEN(tenants); k++)
