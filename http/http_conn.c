@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { BODY_KEPT_BYTES = 16384 };
+enum { BODY_KEPT_BYTES = 16384, TAKEN_LOOK_MS = 20 };
 
 #define BIT(s) (1u << (s))
 
@@ -191,7 +191,7 @@ void http_conn_free(struct http_conn *conn) {
  * reset by a request that is on its way now. */
 static bool is_taken(const struct http_conn *conn) {
     int unsent = 0;
-    return !http_conn_pending(conn) && ioctl(conn->fd, SIOCOUTQ, &unsent) == 0 && !unsent;
+    return ioctl(conn->fd, SIOCOUTQ, &unsent) == 0 && !unsent;
 }
 
 void http_conn_drain(struct http_conn *conn) {
@@ -199,13 +199,17 @@ void http_conn_drain(struct http_conn *conn) {
         arm(conn->deadline, config_of(conn)->linger_ms);
     if (conn->state != CONN_IDLE || evbuffer_get_length(bufferevent_get_input(conn->bev)))
         return;
-    if (is_taken(conn)) {
+    if (!conn->drain_end_ms)
+        conn->drain_end_ms = clock_ms() + config_of(conn)->linger_ms;
+    if (http_conn_pending(conn)) {
+        move(conn, CONN_LINGER);
+        http_conn_mark(conn);
+    } else if (is_taken(conn) || clock_ms() >= conn->drain_end_ms) {
         if (conn->session)
             http_tls_close_notify(conn->session);
         http_conn_kill(conn);
     } else {
-        move(conn, CONN_LINGER);
-        http_conn_mark(conn);
+        arm(conn->deadline, TAKEN_LOOK_MS); /* systems are slow to say what they took */
     }
 }
 
@@ -441,6 +445,10 @@ static bool body_comes(struct http_conn *conn) {
 static void on_deadline(evutil_socket_t fd, short what, void *arg) {
     struct http_conn *conn = arg;
     bool drains = atomic_load(&conn->thread->server->draining);
+    if (drains && conn->state == CONN_IDLE) {
+        http_conn_drain(conn);
+        return;
+    }
     /* while the last answer is still being taken a connection is not idle */
     bool sends = conn->state == CONN_IDLE && http_conn_pending(conn);
     if (sends || (conn->state == CONN_BODY && !drains && body_comes(conn))) {

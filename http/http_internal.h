@@ -57,7 +57,9 @@ struct http_conn {
     uint32_t body_holder; /* and of its body */
     int64_t body_end_ms;  /* deadline of the body */
     size_t body_seen;     /* bytes of the body at the beginning of this window */
-    bool broken; /* sending failed, or the stream was cut: the request's on_closed is due */
+    int64_t
+        drain_end_ms; /* of an idle one, which is closed then at the latest; 0: it does not drain */
+    bool broken;      /* sending failed, or the stream was cut: the request's on_closed is due */
     enum http_cut cut;
     int fd;
     struct bufferevent *bev;
