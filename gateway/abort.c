@@ -4,6 +4,7 @@
 #include "gateway/abort.h"
 
 #include "gateway/generation.h"
+#include "gateway/open_places.h"
 
 /* A request; g first: the rows are of struct genreq. */
 struct abort_request {
@@ -42,7 +43,7 @@ FIELD_SET_OF_ROWS(abort, rows);
 /* What a thread is told: whose requests, and their names with a zero behind each; none: all. */
 struct order {
     struct event_thread *thread; /* borrowed */
-    struct u128 tenant;
+    struct u128 holder;
     struct buf ids; /* owned */
 };
 
@@ -66,7 +67,7 @@ static bool is_named(const struct order *order, const char *id) {
 static bool is_meant(const struct order *order, const struct generation *gen) {
     char answer[RESPONSE_ID_MAX];
     response_id(gen->request.dialect, gen->number, answer);
-    return *gen->id && u128_equal(gen->terms.tenant, order->tenant) &&
+    return *gen->id && u128_equal(gen->terms.holder, order->holder) &&
            (is_named(order, gen->id) || is_named(order, answer));
 }
 
@@ -82,10 +83,10 @@ static void carry_out(void *ctx) {
     order_free(order);
 }
 
-static bool send_order(struct event_thread *to, struct u128 tenant, const struct abort_request *q) {
+static bool send_order(struct event_thread *to, struct u128 holder, const struct abort_request *q) {
     struct gateway *gw = to->gw;
     struct order *order = mem_alloc(sizeof *order);
-    *order = (struct order){.thread = to, .tenant = tenant};
+    *order = (struct order){.thread = to, .holder = holder};
     for (uint32_t i = 0; i < q->id_count; i++) {
         buf_add_bytes(&order->ids, q->ids[i]);
         buf_add_byte(&order->ids, 0);
@@ -124,7 +125,7 @@ int abort_requests(struct event_thread *thread, struct http_request *req, struct
     genreq_init(&q.g, GENREQ_GENERATE);
     int rc = read_body(&q, req->body, err);
     for (int i = 0; rc == 0 && i < gw->thread_count; i++)
-        sent = send_order(gw->threads[i], tenant, &q) && sent;
+        sent = send_order(gw->threads[i], open_holder(tenant, req->address), &q) && sent;
     genreq_release(&q.g);
     if (rc)
         return -1;

@@ -3,7 +3,8 @@
  * connections, by the name that it gave them.
  *
  * What is open lies on all event threads, so each of them is told. A gateway knows its own requests
- * alone, and a client's are those of its key.
+ * alone. A client's are those of its key, or without keys of its address (open_holder): nobody ends
+ * another's.
  *
  * Threading: the event thread of the call.
  */

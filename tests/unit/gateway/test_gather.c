@@ -183,25 +183,33 @@ static bool is_busy(struct world *w) {
     return fake_counts(w->fake).sequences > 0;
 }
 
-TEST(an_aborted_request_is_answered_with_what_there_is) {
-    struct world w;
+/* Opens one, aborts what `abort_body` says once it runs: it ends so. */
+static void try_abort(struct world *w, int tokens, const char *abort_body, const char *finish) {
     struct answer a;
-    world_prepare(&w);
-    w.fake_config.step_us = 20000;
-    EXPECT(world_start(&w));
-    int fd = client_open(w.port, "POST", "/v1/completions", NULL,
-                         "{\"prompt\":\"a\",\"max_tokens\":1900,\"ignore_eos\":true,\"n\":2,"
-                         "\"request_id\":\"mine\"}");
-    EXPECT(wait_until(is_busy, &w));
-    cJSON_Delete(ask(&w, "/abort_request", "{\"rid\":[\"other\",\"min\",\"mine2\"]}", 200));
-    cJSON_Delete(ask(&w, "/abort_request", "{\"rid\":\"mine\"}", 200));
+    char body[256];
+    snprintf(body, sizeof body,
+             "{\"prompt\":\"a\",\"max_tokens\":%d,\"ignore_eos\":true,\"n\":2,"
+             "\"request_id\":\"mine\"}",
+             tokens);
+    int fd = client_open(w->port, "POST", "/v1/completions", NULL, body);
+    EXPECT(wait_until(is_busy, w));
+    cJSON_Delete(ask(w, "/abort_request", abort_body, 200));
     answer_init(&a);
     client_finish(fd, &a);
     EXPECT_EQ(a.status, 200);
-    EXPECT_STR(a.finish[0], "abort");
-    EXPECT_STR(a.finish[1], "abort");
-    EXPECT(a.completion_tokens < 1900);
+    EXPECT_STR(a.finish[0], finish);
+    EXPECT_STR(a.finish[1], finish);
     answer_release(&a);
-    EXPECT(wait_until(is_empty, &w));
+    EXPECT(wait_until(is_empty, w));
+}
+
+TEST(an_aborted_request_is_answered_with_what_there_is) {
+    struct world w;
+    world_prepare(&w);
+    w.fake_config.step_us = 10000;
+    EXPECT(world_start(&w));
+    try_abort(&w, 1900, "{\"rid\":\"mine\"}", "abort");
+    try_abort(&w, 1900, "{\"abort_all\":true}", "abort");
+    try_abort(&w, 20, "{\"rid\":[\"min\",\"mine2\"]}", "length");
     world_end(&w);
 }
