@@ -134,7 +134,11 @@ static void write_responses(struct json_writer *w, const struct openapi_call *ca
     json_key(w, "description");
     json_string(w, "an error");
     write_json_content(w);
+    if (call->tgi_too)
+        buf_add_str(&ref, "{\"anyOf\":[");
     buf_addf(&ref, "{\"$ref\":\"#/components/schemas/%s\"}", ERROR_NAMES[call->shape]);
+    if (call->tgi_too)
+        buf_addf(&ref, ",{\"$ref\":\"#/components/schemas/%s\"}]}", ERROR_NAMES[ERROR_SHAPE_TGI]);
     json_raw(w, buf_bytes(&ref));
     buf_release(&ref);
     json_end_object(w);

@@ -18,7 +18,8 @@ struct openapi_call {
     enum http_method method;
     bool open;                      /* asks for no key */
     const struct field_set *fields; /* of its body; NULL: it has none that is described */
-    enum error_shape shape;         /* of its errors */
+    enum error_shape shape;         /* of its errors, */
+    bool tgi_too;                   /* or TGI's, where the body is one of TGI's */
 };
 
 /* Appends the document of all calls; those of one path need not stand together. */

@@ -655,6 +655,8 @@ static void describe_calls(struct buf *out) {
                                          .method = routes[i].method,
                                          .open = routes[i].open,
                                          .fields = routes[i].fields,
+                                         .tgi_too = routes[i].dialect == GENREQ_GENERATE ||
+                                                    routes[i].dialect == GENREQ_INVOCATION,
                                          .shape = error_shape_of(bytes_str(routes[i].path))};
     openapi_write(calls, ARRAY_LEN(calls), out);
 }
