@@ -4,11 +4,6 @@
 
 #include "gateway/gateway_metrics.h"
 
-static bool is_anthropic_path(struct bytes path) {
-    return bytes_equal(path, bytes_str("/v1/messages")) ||
-           bytes_equal(path, bytes_str("/v1/messages/count_tokens"));
-}
-
 static const char *anthropic_type(int status) {
     switch (status) {
     case 401: return "authentication_error";
@@ -34,6 +29,10 @@ void anthropic_error_write(const struct api_error *err, const char *request_id, 
 static bool begins_with(struct bytes path, const char *prefix) {
     size_t len = strlen(prefix);
     return path.len >= len && memcmp(path.data, prefix, len) == 0;
+}
+
+static bool is_anthropic_path(struct bytes path) {
+    return bytes_equal(path, bytes_str("/v1/messages")) || begins_with(path, "/v1/messages/");
 }
 
 /* Ollama's: {"error": TEXT}. */

@@ -107,9 +107,16 @@ static const struct field rerank_rows[] = {
 static const struct field score_rows[] = {
     COMMON_ROWS,
     CUSTOM_FIELD("text_1", read_first),
+    CUSTOM_FIELD("data_1", read_first),
     CUSTOM_FIELD("queries", read_first),
     CUSTOM_FIELD("text_2", read_second),
+    CUSTOM_FIELD("data_2", read_second),
     CUSTOM_FIELD("documents", read_second),
+    CUSTOM_FIELD("items", read_second),
+    /* SGLang's, of a model that writes text */
+    REFUSED_FIELD("label_token_ids"),
+    REFUSED_FIELD("apply_softmax"),
+    REFUSED_FIELD("item_first"),
 };
 /* clang-format on */
 

@@ -108,6 +108,8 @@ def test_encode():
         assert [m["embedding"] for m in many] == wanted and many[1]["meta_info"]["id"].startswith("embd-")
         assert s.post("/encode", {"input_ids": ids})[1]["embedding"] == wanted[0]
         assert [m["embedding"] for m in s.post("/encode", {"input_ids": [ids]})[1]] == wanted[:1]
+        scores = [s.post("/v1/score", {a: "A fox", b: ["Once", "A fox"]})[1]["data"] for a, b in (("text_1", "text_2"), ("data_1", "data_2"), ("queries", "items"))]
+        assert scores[0] == scores[1] == scores[2] and scores[0][1]["score"] > 0.999, scores
         assert len(s.post("/encode", {"text": "A fox", "dimensions": 8})[1]["embedding"]) == 8
         for body, param in (({}, "text"), ({"text": "a", "input_ids": [1]}, "input_ids"), ({"text": [1]}, "text"), ({"input_ids": ["a"]}, "input_ids"),
                             ({"text": "a", "image_data": "x"}, "image_data")):
