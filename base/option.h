@@ -49,9 +49,11 @@ struct option_row {
     double min, max;      /* inclusive, for numbers; both 0: no bound */
     const char *choices;  /* for OPTION_ENUM: "text|json" */
     const char *unit;     /* "ms", "bytes", "tokens"; NULL */
-    const char *help;     /* one sentence */
-    bool hidden;          /* not in --help: for tests */
-    bool important;       /* first in --help */
+    /* OPTION_DURATION: a word that stands for a value of its own, -1; NULL: there is none */
+    const char *word;
+    const char *help; /* one sentence */
+    bool hidden;      /* not in --help: for tests */
+    bool important;   /* first in --help */
     /* OPTION_STRING: once parsed it is gone from argv, which ps shows, and from the environment,
      * which children inherit */
     bool secret;
@@ -96,6 +98,8 @@ struct option_table {
     struct buf *notes; /* gets a line for each flag that is taken with a note; NULL: to standard
                           error */
 };
+
+enum { OPTION_WORD = -1 }; /* the value of a duration's word */
 
 enum option_outcome { OPTION_RUN = 0, OPTION_HELP_PRINTED = 1 };
 

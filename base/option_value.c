@@ -128,6 +128,10 @@ int option_value_parse(const struct option_row *row, const char *text, union opt
         number = rc ? 0 : (double)out->size;
         break;
     case OPTION_DURATION:
+        if (row->word && !strcmp(text, row->word)) {
+            out->integer = OPTION_WORD;
+            return 0;
+        }
         out->size = 0;
         rc = parse_scaled(text, DURATION_SUFFIXES, INT64_MAX, &out->size, err);
         out->integer = rc ? 0 : (int64_t)out->size;
@@ -187,7 +191,12 @@ void option_value_print(const struct option_row *row, const void *settings, stru
     switch (row->type) {
     case OPTION_BOOL: buf_add_str(out, *(const bool *)place ? "true" : "false"); break;
     case OPTION_INT: buf_addf(out, "%lld", (long long)*(const int64_t *)place); break;
-    case OPTION_DURATION: buf_addf(out, "%lldms", (long long)*(const int64_t *)place); break;
+    case OPTION_DURATION:
+        if (row->word && *(const int64_t *)place == OPTION_WORD)
+            buf_add_str(out, row->word);
+        else
+            buf_addf(out, "%lldms", (long long)*(const int64_t *)place);
+        break;
     case OPTION_FLOAT: buf_addf(out, "%.17g", *(const double *)place); break;
     case OPTION_SIZE: buf_addf(out, "%llu", (unsigned long long)*(const uint64_t *)place); break;
     case OPTION_ENUM: print_choice(row, *(const int *)place, out); break;

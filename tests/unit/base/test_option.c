@@ -323,6 +323,39 @@ TEST(option_to_flags_round_trips) {
     option_free(&TABLE, &got);
 }
 
+/* A duration may have a word for a value of its own, wherever a value comes from. */
+TEST(option_durations_have_a_word) {
+    static const struct option_row WORD_ROWS[] = {{"bound", 0, OPTION_DURATION, AT(wait_ms), "auto",
+                                                   .word = "auto", .max = 5000, .help = "."}};
+    static const struct option_table WORDS = {
+        .program = "trireme test", .summary = "Tests.", .rows = WORD_ROWS, .count = 1};
+    static const struct {
+        const char *flag;
+        int64_t value;
+        const char *printed; /* what a child process is given; NULL: it is the default */
+    } CASES[] = {
+        {"--bound=auto", OPTION_WORD, NULL},
+        {"--bound=0", 0, "--bound=0ms"},
+        {"--bound=2s", 2000, "--bound=2000ms"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        char *argv[] = {"test", (char *)CASES[i].flag}, *flags[2];
+        EXPECT_EQ(option_parse(&WORDS, &got, 2, argv, positional, 0, NULL, &why), 0);
+        EXPECT_EQ(got.wait_ms, CASES[i].value);
+        size_t count = option_to_flags(&WORDS, &got, flags, 2);
+        EXPECT_EQ(count, CASES[i].printed != NULL);
+        if (count) {
+            EXPECT_STR(flags[0], CASES[i].printed);
+            mem_free(flags[0]);
+        }
+        option_free(&WORDS, &got);
+    }
+    char *argv[] = {"test", "--bound=Auto"}, *negative[] = {"test", "--bound=-1"};
+    EXPECT(option_parse(&WORDS, &got, 2, argv, positional, 0, NULL, &why) < 0);
+    EXPECT(option_parse(&WORDS, &got, 2, negative, positional, 0, NULL, &why) < 0);
+    EXPECT_EQ(parse("--wait auto"), ERR_INVALID); /* which has none */
+}
+
 /* Standard output of fn. */
 static const char *output_of(void (*fn)(void)) {
     static char text[8192];
