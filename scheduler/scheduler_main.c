@@ -70,6 +70,12 @@ static const struct option_row rows[] = {
     ROW("chunk-tokens", chunk_tokens, OPTION_INT, .max = 1 << 20, .unit = "tokens",
         .aliases = "--chunked-prefill-size --long-prefill-token-threshold",
         .help = "Most prompt tokens of one sequence in a step; 0: no bound but the step's."),
+    ROW("itl-target", itl_target_ms, OPTION_DURATION, .fallback = "300ms", .min = 0, .max = 60000,
+        .unit = "ms",
+        .help =
+            "Inter-token latency that answers should keep while prompts are computed beside them: "
+            "prompts are cut so that a step takes no longer. Still, prompts have half of its time, and 32 "
+            "tokens; 0: no bound."),
     ROW("resume-credits", resume_credits, OPTION_INT, .fallback = "8", .min = 1, .max = 16384,
         .unit = "sequences",
         .help = "Resumed sequences that are recomputed at one time, each replica."),

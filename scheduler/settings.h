@@ -16,8 +16,8 @@ struct scheduler_settings {
     bool share_prefixes, sandbox;
     int64_t admin_port, queue_max, step_tokens, chunk_tokens, resume_credits, poison_deaths,
         tenant_streams;
-    int64_t heartbeat_ms, silence_ms, queue_wait_ms, drain_ms, start_grace_ms, model_grace_ms,
-        gateway_drop_ms, record_ttl_ms, stuck_ms;
+    int64_t heartbeat_ms, silence_ms, queue_wait_ms, drain_ms, itl_target_ms, start_grace_ms,
+        model_grace_ms, gateway_drop_ms, record_ttl_ms, stuck_ms;
     uint64_t record_bytes, table_bytes, bundle_bytes, tenant_stream_bytes;
     int log_level, log_format;
 };

@@ -49,7 +49,7 @@ void admission_leave(struct model *model, const struct sequence *q, int64_t now,
 static double prompt_ms(const struct sched *s, const struct replica *r, double tokens,
                         uint32_t rows) {
     uint32_t most = plan_step_tokens(s, r), beside = rows / r->stage_count,
-             chunk = plan_chunk_tokens(s, r, most > beside ? most - beside : 1, rows > 0);
+             chunk = plan_chunk_tokens(s, r, most > beside ? most - beside : 1, beside);
     return tokens * step_cost_ms(&r->cost, beside + 1.0, (double)beside + chunk) / chunk;
 }
 

@@ -131,8 +131,22 @@ static void commit_row(struct sched *s, const struct flight_row *row,
         seq_finish(s, q, finish, false);
 }
 
-/* A step of few rows costs what the weights cost, so only steps that are mostly prompt tell what a
- * prompt token costs. */
+/* What tokens of prompts added to a step, beyond its rows of one token. A few add nothing where the
+ * weights have to be read anyway, so they tell nothing. */
+static void observe_prompts(struct replica *r, const struct flight *flight, double step_ms) {
+    enum { TOKENS_LEAST = 32 };
+    uint32_t rows = 0;
+    for (uint32_t i = 0; i < flight->row_count; i++)
+        rows += flight->rows[i].token_count == 1;
+    uint32_t tokens = flight->token_total - rows;
+    if (tokens < TOKENS_LEAST)
+        return;
+    double ms = MAX(step_ms - step_cost_rows_ms(&r->cost, rows), 0.0) / tokens;
+    if (r->ms_per_prompt_token == 0)
+        r->ms_per_prompt_token = ms;
+    r->ms_per_prompt_token += (ms - r->ms_per_prompt_token) * 0.2;
+}
+
 static void observe_speed(struct replica *r, const struct flight *flight, uint64_t compute_us) {
     if (!flight->token_total)
         return;
@@ -142,12 +156,9 @@ static void observe_speed(struct replica *r, const struct flight *flight, uint64
         r->ms_per_step = step_ms;
     r->ms_per_step += (step_ms - r->ms_per_step) * 0.1;
     r->ms_per_token = MAX(ms, r->ms_per_token * 0.99);
+    if (r->cost.begun) /* the first reads weights from the disk */
+        observe_prompts(r, flight, step_ms);
     step_cost_observe(&r->cost, flight->row_count, flight->token_total, step_ms);
-    if (flight->token_total - flight->row_count < 32)
-        return;
-    if (r->ms_per_prompt_token == 0)
-        r->ms_per_prompt_token = ms;
-    r->ms_per_prompt_token += (ms - r->ms_per_prompt_token) * 0.2;
 }
 
 static const double MOST_ROW_POSITIONS = 1e6; /* though prompts seem to take no time */

@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+enum { CHUNK_LEAST = 32 }; /* tokens of prompts for which a step is worth its time */
+
 struct step {
     struct replica *replica;
     struct flight *flight;
@@ -204,7 +206,6 @@ static uint32_t chunk_of(const struct sched *s, const struct sequence *q, uint32
 /* What its tenant's part of the step has room for. Fewer tokens than CHUNK_LEAST are not worth a
  * row, and what cannot be cut comes whole. */
 static uint32_t share_of(const struct step *step, const struct sequence *q) {
-    enum { CHUNK_LEAST = 32 };
     double cost = step->replica->cost.token_ms, left = q->request->tenant->step_ms;
     if (!step->shared || step->replica->vectors.whole_prompts || left >= cost * step->budget)
         return step->budget;
@@ -233,15 +234,17 @@ static uint32_t pipeline_chunk(const struct replica *r) {
 }
 
 uint32_t plan_chunk_tokens(const struct sched *s, const struct replica *r, uint32_t left,
-                           bool beside) {
+                           uint32_t rows) {
     double cost = r->ms_per_prompt_token;
     if (r->vectors.whole_prompts)
         return left;
     if (r->stage_count > 1)
         return MIN(left, pipeline_chunk(r));
-    if (!s->config.step_target_ms || cost <= 0 || !beside)
+    if (!s->config.itl_target_ms || cost <= 0 || !rows)
         return left;
-    double most = MAX(s->config.step_target_ms / cost, 32.0);
+    double rows_ms = step_cost_rows_ms(&r->cost, rows),
+           ms = MAX(s->config.itl_target_ms - rows_ms, rows_ms),
+           most = MAX(ms / cost, (double)CHUNK_LEAST);
     return most < left ? (uint32_t)most : left;
 }
 
@@ -259,7 +262,7 @@ static size_t drop_preempted(const struct replica *r, struct sequence **items, s
 static void add_chunks(struct sched *s, struct step *step) {
     struct sequence **items = s->plan_build.prefills.items;
     size_t count = drop_preempted(step->replica, items, s->plan_build.prefills.count);
-    step->budget = plan_chunk_tokens(s, step->replica, step->budget, step->flight->row_count > 0);
+    step->budget = plan_chunk_tokens(s, step->replica, step->budget, step->flight->row_count);
     if (!count || !step->budget)
         return;
     struct sequence *first = oldest(items, count);

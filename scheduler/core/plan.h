@@ -32,10 +32,11 @@ struct plan_build {
 
 /* Most tokens that a step of this replica may have. */
 uint32_t plan_step_tokens(const struct sched *s, const struct replica *r);
-/* Of so many left of them, what prompts may have; beside: in a step that others wait for with their
- * next token. */
+/* Of so many left of them, what prompts may have beside so many rows that get a token each, by what
+ * steps have cost: the step takes itl_target_ms, or prompts have as much time of it as the rows. A few
+ * tokens they have in any case. */
 uint32_t plan_chunk_tokens(const struct sched *s, const struct replica *r, uint32_t left,
-                           bool beside);
+                           uint32_t rows);
 /* Sends plans to every replica that is ready, until steps_in_flight are out or nothing is left to
  * compute. May preempt. */
 void plan_all(struct sched *s);

@@ -103,7 +103,7 @@ struct replica {
     uint64_t plan_number;       /* last one sent; 0: none since it registered */
     double ms_per_token;        /* observed, decaying maximum: for what may be stuck */
     double ms_per_step;         /* observed, mean */
-    double ms_per_prompt_token; /* observed, mean of steps that are mostly prompt; 0: none yet */
+    double ms_per_prompt_token; /* by which each made a step longer; observed, mean; 0: none yet */
     struct step_cost cost;      /* observed */
     double share_ms;            /* the length of the last step that tenants shared, */
     int64_t share_until;        /* and until when those of one alone are no longer */

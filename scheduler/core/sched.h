@@ -77,8 +77,8 @@ struct sched_config {
     uint32_t step_tokens; /* most tokens a step; 0: what the worker takes */
     /* most prompt tokens of one sequence in one step; 0: no bound but the budget */
     uint32_t chunk_tokens;
-    /* prompt chunks beside decoding rows are sized for steps of this length; 0: off */
-    int32_t step_target_ms;
+    /* prompt chunks beside decoding rows are sized for steps of this length (plan.h); 0: off */
+    int32_t itl_target_ms;
     uint32_t resume_credits; /* resubmitted sequences recomputing at one time, each replica */
     /* a new request whose tenant has no slot takes one of a tenant that has most, of several, once it
      * has waited so long */

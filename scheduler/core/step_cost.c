@@ -77,3 +77,11 @@ double step_cost_ms(const struct step_cost *cost, double rows, double tokens) {
     return cost->step_ms + cost->row_ms * MIN(rows, (double)cost->most_rows) +
            cost->token_ms * MIN(tokens, (double)cost->most_tokens);
 }
+
+double step_cost_rows_ms(const struct step_cost *cost, uint32_t rows) {
+    const double *sums = cost->row_sums;
+    if (sums[0] <= 0 || !rows)
+        return 0;
+    double fixed = (sums[3] - cost->extra_row_ms * sums[1]) / sums[0];
+    return MAX(fixed, 0.0) + cost->extra_row_ms * rows;
+}

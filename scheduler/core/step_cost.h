@@ -29,5 +29,7 @@ void step_cost_observe(struct step_cost *cost, uint32_t rows, uint32_t tokens, d
 /* What a step of so many rows and tokens takes, in ms, at least: one larger than any that was seen
  * counts as the largest, for what its further rows and tokens cost is not known. 0: nothing is. */
 double step_cost_ms(const struct step_cost *cost, double rows, double tokens);
+/* What a step of so many rows takes that get a token each, without prompts; 0: none was seen. */
+double step_cost_rows_ms(const struct step_cost *cost, uint32_t rows);
 
 #endif

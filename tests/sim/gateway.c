@@ -152,8 +152,6 @@ static struct gateway_request *free_request(struct fake_gateway *g) {
     return NULL;
 }
 
-enum { CALM_AFTER = 20 }; /* ended requests: by then the scheduler has seen how long they take */
-
 void gateway_arrival(struct world *w) {
     if (w->quiet)
         return;

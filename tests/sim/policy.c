@@ -477,6 +477,20 @@ static void check_quarter(struct world *w, const struct sched *s, const struct r
     MUST(w, got >= sure, "the oldest prompt gets %u of %u tokens for prompts", got, for_prompts);
 }
 
+/* Most tokens of this step, given its rows that get one each: what prompts have beside them. */
+static uint32_t bound_of(const struct sched *s, const struct replica *r,
+                         const struct flight *flight, uint32_t budget) {
+    uint32_t rows = 0;
+    for (uint32_t i = 0; i < flight->row_count; i++)
+        rows += left_before(&flight->rows[i]) <= 1;
+    if (!rows || r->ms_per_prompt_token <= 0 || !s->config.itl_target_ms)
+        return budget;
+    double ms = step_cost_rows_ms(&r->cost, rows), target = s->config.itl_target_ms,
+           for_prompts = target < 2 * ms ? ms : target - ms,
+           tokens = for_prompts / r->ms_per_prompt_token;
+    return (uint32_t)MIN((double)budget, rows + MAX(tokens, 32.0));
+}
+
 static bool waits_since_half(const struct sched *s, const struct sequence *q) {
     const struct request *request = q->request;
     return s->config.wait_max_ms && !request->fresh && q->token_count == q->prompt_count &&
@@ -553,6 +567,7 @@ static void check_rows(struct process *process, const struct replica *r) {
     uint32_t budget = r->max_step_tokens;
     if (s->config.step_tokens)
         budget = MIN(budget, s->config.step_tokens);
+    budget = bound_of(s, r, flight, budget);
     if (r->stage_count > 1 || r->testing || r->leaving_count ||
         s->counts.preemptions != process->policy.plan.preemptions)
         return;

@@ -304,6 +304,8 @@ struct world {
     uint64_t finished, rejected, poisoned, resubmitted, attached, steps, hits, snapshots, restores,
         preemptions, evictions, retransmits, wasted, fences, faults;
     uint64_t begun, begun_late; /* on calm days; those later than twice the bound on the wait */
+    uint64_t mixed,
+        mixed_long; /* on calm days, steps of rows and prompts; those over itl_target_ms */
     unsigned moves_seen[SEQUENCE_STATES]; /* from a state, a bit for each to */
     struct trace_line trace[TRACE_LINES];
     uint64_t trace_count;
@@ -371,6 +373,8 @@ void gateway_arrival(struct world *w);
 void gateway_kill(struct world *w, uint32_t idx);
 /* A client of a dead gateway comes to another: number `left` of what was left. */
 void gateway_attach(struct world *w, uint32_t idx, uint32_t left);
+/* Ended requests of a calm day: by then the scheduler has seen how long they take. */
+enum { CALM_AFTER = 20 };
 /* What a step of so many tokens takes on a calm day, in ms. */
 int64_t calm_step_ms(uint32_t tokens);
 void gateway_flush(struct world *w, uint32_t idx);

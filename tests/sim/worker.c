@@ -279,12 +279,25 @@ int64_t calm_step_ms(uint32_t tokens) {
     return 4 + tokens;
 }
 
+/* Somebody waits for a next token while prompts are computed; the scheduler knows its speed. */
+static void count_mixed(struct world *w, const struct wire_plan *plan, int64_t takes) {
+    uint32_t single = 0;
+    for (size_t i = 0; i < plan->row_token_counts.count; i++)
+        single += plan->row_token_counts.items[i] == 1;
+    if (w->finished < CALM_AFTER || !single || single == plan->row_token_counts.count)
+        return;
+    w->mixed++;
+    w->mixed_long += takes > w->config.itl_target_ms;
+}
+
 static void start_step(struct world *w, uint32_t idx) {
     struct fake_worker *worker = worker_of(w, idx);
     worker->step_since = w->now;
     int64_t takes = 1 + below(w, 6);
-    if (w->calm)
+    if (w->calm) {
         takes = calm_step_ms(plan_tokens(&worker->plans->u.plan));
+        count_mixed(w, &worker->plans->u.plan, takes);
+    }
     if (worker->slow_until > w->now)
         takes = takes * 40 + 50;
     at(w, w->now + takes, EVENT_STEP, idx, worker->run_generation, NULL);

@@ -130,6 +130,10 @@ static void choose_calm(struct world *w) {
     w->config.waiting_max = 200; /* time alone says who is taken */
     w->config.step_tokens = w->config.chunk_tokens = 0;
     w->config.wait_max_ms = 400 + (int32_t)(mix(w->seed, 1) % 1000);
+    if (mix(w->seed, 2) % 2) { /* steps that may be longer than they should */
+        worker->max_step_tokens = 2 * MAX_CONTEXT;
+        w->config.itl_target_ms = calm_step_ms(SLOTS + 32) + (int32_t)(mix(w->seed, 3) % 12);
+    }
     worker->first = worker->place = 0;
     worker->tp = worker->pp = 1;
     worker->snapshot_count = 0;

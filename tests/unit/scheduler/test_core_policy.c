@@ -737,7 +737,7 @@ TEST(policy_models_with_a_state_share_no_prefix) {
 TEST(policy_chunks_are_sized_for_the_steps_length) {
     struct sched_config config;
     sched_config_default(&config);
-    config.step_target_ms = 100;
+    config.itl_target_ms = 100;
     struct stage *stage = one_worker(&config);
     stage->workers[0].ms_per_token = 2;
     stage_simple(stage, 0, 20, 400);
@@ -762,6 +762,52 @@ TEST(policy_chunks_are_sized_for_the_steps_length) {
     stage_finish(stage);
     EXPECT(stage_is_right(stage, 1, 0, 5));
     stage_free(stage);
+}
+
+/* Beside many decoding rows a prompt gets what they leave of the step's length, or as much time as they
+ * take, where that is more. */
+TEST(policy_prompts_get_what_decoding_rows_leave) {
+    static const struct {
+        int32_t target_ms;
+        uint32_t least, most; /* tokens of a step with 40 rows and the prompt, 1 ms each */
+    } ROWS[] = {{100, 90, 101}, {160, 145, 161}, {50, 73, 81}, {0, 250, 256}};
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        struct sched_config config;
+        sched_config_default(&config);
+        config.itl_target_ms = ROWS[i].target_ms;
+        struct stage *stage = stage_new(&config);
+        struct stage_worker *w = stage_worker(stage, 0);
+        w->hello.slot_count = 64;
+        w->group.block_count = 4096;
+        w->ms_per_token = 1;
+        EXPECT_EQ(stage_hello(stage, w), 0);
+        for (uint32_t idx = 0; idx < 40; idx++)
+            stage_simple(stage, idx, 10, 300);
+        for (int turn = 0; turn < 60; turn++) {
+            stage_run(stage);
+            EXPECT(stage_answer(stage, w));
+        }
+        stage_simple(stage, 50, 1800, 5);
+        uint32_t steps = 0;
+        for (int turn = 0; turn < 12; turn++) {
+            stage_run(stage);
+            const struct stage_result *last = &w->results.items[w->results.count - 1];
+            uint32_t tokens = 0;
+            for (size_t row = 0; row < last->row_count; row++)
+                tokens += last->lens[row];
+            if (turn > 3) { /* what rows and prompts cost is known by then */
+                EXPECT(tokens <= ROWS[i].most);
+                steps += tokens >= ROWS[i].least;
+            }
+            EXPECT(stage_answer(stage, w));
+        }
+        if (steps < 3)
+            check_fail(__FILE__, __LINE__, "row %zu: %u steps are as long as they may be", i,
+                       steps);
+        stage_finish(stage);
+        EXPECT(stage_is_right(stage, 50, 0, 5));
+        stage_free(stage);
+    }
 }
 
 /* ---- Parts of a step ---- */
