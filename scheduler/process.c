@@ -51,7 +51,10 @@ static int make_core(struct process *p, struct error *err) {
     if (rc)
         return rc;
     config.waiting_max = (uint32_t)s->queue_max;
-    config.wait_max_ms = (int32_t)s->queue_wait_ms;
+    if (s->queue_wait_ms == OPTION_WORD)
+        config.wait_crowd = PROCESS_WAIT_CROWD; /* and the core's bound */
+    else
+        config.wait_max_ms = (int32_t)s->queue_wait_ms;
     config.step_tokens = (uint32_t)s->step_tokens;
     config.chunk_tokens = (uint32_t)s->chunk_tokens;
     config.itl_target_ms = (int32_t)s->itl_target_ms;

@@ -28,6 +28,7 @@
 
 enum {
     PROCESS_STUCK_MS = 5000, /* no turn for so long: not ready */
+    PROCESS_WAIT_CROWD = 64, /* with --queue-wait auto: sequences that are no crowd */
     PROCESS_ENDPOINTS_MAX = 8
 };
 enum process_end {

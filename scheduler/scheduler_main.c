@@ -59,11 +59,12 @@ static const struct option_row rows[] = {
         .unit = "sequences", .aliases = "--max-queued-requests --max-num-queued-reqs",
         .help = "New sequences that may wait for a model; past it 429, but for keys (or without "
                 "keys addresses) with less than a share of them."),
-    ROW("queue-wait", queue_wait_ms, OPTION_DURATION, .fallback = "10s", .min = 0, .max = 86400000,
-        .unit = "ms",
+    ROW("queue-wait", queue_wait_ms, OPTION_DURATION, .fallback = "auto", .word = "auto", .min = 0,
+        .max = 86400000, .unit = "ms",
         .help =
             "A new request whose first token is expected to come later than alone by more than this is 429, unless in the "
-            "last ten seconds there were never more than four; 0: no bound."),
+            "last ten seconds there were never more than four; 0: no bound; auto: 10s, but up to 64 in all wait as long as "
+            "it takes."),
     ROW("step-tokens", step_tokens, OPTION_INT, .max = 1 << 20, .unit = "tokens",
         .aliases = "-b --batch-size --max-prefill-tokens",
         .help = "Most tokens of a step; 0: what the worker takes."),

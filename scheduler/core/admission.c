@@ -141,8 +141,10 @@ void admission_queued(const struct sched *s, const struct sequence *q) {
 
 bool admission_is_crowded(const struct sched *s, const struct request *request) {
     const struct admission *a = &request->model->admission;
-    return a->running + request->model->waiting.count > FEW ||
-           (s->now < a->crowd_until && request->arrival > a->crowd_began);
+    size_t count = a->running + request->model->waiting.count;
+    if (s->config.wait_crowd)
+        return count > s->config.wait_crowd;
+    return count > FEW || (s->now < a->crowd_until && request->arrival > a->crowd_began);
 }
 
 /* ---- Prompts in slots ---- */

@@ -29,6 +29,12 @@
  * in such a moment would wait for a whole answer, or until others have gone before. So for ten seconds
  * after more than four were there those that come after the crowd began are judged as it was.
  *
+ * Where nobody has asked for a bound (wait_crowd), 10 s is one for a machine on which that is many
+ * requests. On a slow one it is few, and who asks with more clients than it serves in 10 s rather waits.
+ * So a newcomer is refused only if there are more than so many as well: its wait is at most the bound or
+ * the time that so many take, whichever is longer. What is refused does not change the count, so such a
+ * crowd leaves no trace.
+ *
  * Threading: the core's.
  */
 #ifndef SCHEDULER_CORE_ADMISSION_H

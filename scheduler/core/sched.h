@@ -74,6 +74,9 @@ struct sched_config {
     /* new requests that would wait longer than this, or than their own time: OVERLOADED; 0: no bound
      * (admission.h) */
     int32_t wait_max_ms;
+    /* while no more sequences of a model wait and have slots, none is refused for wait_max_ms; 0: a
+     * handful (admission.h) */
+    uint32_t wait_crowd;
     uint32_t step_tokens; /* most tokens a step; 0: what the worker takes */
     /* most prompt tokens of one sequence in one step; 0: no bound but the budget */
     uint32_t chunk_tokens;
