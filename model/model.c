@@ -184,17 +184,29 @@ int model_open(struct model *model, const struct model_options *options, struct 
         model->revision = model_revision(buf_bytes(&config), &model->files);
         open_packed(model, options);
         rc = weights_load(&model->weights, &whole, shard, &model->files, dev, stream, model->packed,
-                          options->progress, options->progress_ctx, err);
+                          options->packs_later, options->progress, options->progress_ctx, err);
     }
     mem_free(all_layers);
     if (!rc)
         rc = make_rope_tables(model, stream, err);
-    if (!rc && model->packed)
+    if (!rc && model->packed && !weights_are_unpacked(&model->weights))
         packed_file_keep(model->packed);
     buf_release(&config);
     if (rc)
         model_close(model);
     return rc;
+}
+
+bool model_pack_next(struct model *m, struct stream *stream) {
+    if (!weights_are_unpacked(&m->weights))
+        return false;
+    bool packed = weights_pack_next(&m->weights, stream, m->packed);
+    if (!packed || weights_are_unpacked(&m->weights))
+        return packed;
+    safetensors_forget(&m->files); /* what was packed is not read there again */
+    if (m->packed)
+        packed_file_keep(m->packed);
+    return true;
 }
 
 void model_close(struct model *m) {

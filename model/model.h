@@ -39,6 +39,8 @@ struct model_options {
      * all models no more than packed_most. */
     const char *packed_folder;
     uint64_t packed_least, packed_most;
+    /* On the CPU: what is not kept there is left to model_pack_next, and *model stays where it is. */
+    bool packs_later;
 };
 
 /* Reads config and tensors and loads them to dev by way of stream. dev outlives the model. ERR_*
@@ -61,6 +63,10 @@ static inline uint32_t model_layers_wanted(int64_t layers_on_gpu) {
 }
 /* Whether a GPU can have so many of a model's layers: all (0: nobody said), or ERR_UNSUPPORTED. */
 MUST_CHECK int model_check_layers_on_gpu(uint32_t wanted, uint32_t layer_count, struct error *err);
+/* With packs_later: puts a further matrix, or a segment of one, into the order of the CPU's kernels;
+ * the last one begins to keep them. Products have the same bits before and after. false: none was
+ * left. No operation that reads the weights may run. */
+bool model_pack_next(struct model *model, struct stream *stream);
 /* Frees weights, tables and maps. No operation that reads them may run. */
 void model_close(struct model *model);
 /* Of a folder with these files, the text that is config.json, or stands for it where there is none

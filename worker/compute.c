@@ -9,7 +9,14 @@
 #include "worker/hooks.h"
 #include "worker/worker_metrics.h"
 
-enum { PLAN_ARENA_BYTES = 256 << 20, PLAN_ARENA_CALLS = 1 << 20, POLL_US = 20 };
+enum {
+    PLAN_ARENA_BYTES = 256 << 20,
+    PLAN_ARENA_CALLS = 1 << 20,
+    POLL_US = 20,
+    /* For so long after loading nothing is packed before the first step: what its request goes through
+     * on its way may need the processors. */
+    PACK_AFTER_MS = 500
+};
 
 struct compute {
     const struct worker_settings *settings;
@@ -22,7 +29,9 @@ struct compute {
     struct answer answer;
     uint32_t in_flight, in_flight_max;
     uint32_t registration;
-    bool lost; /* this registration is over: plans are dropped until JOB_RESET */
+    bool lost;  /* this registration is over: plans are dropped until JOB_RESET */
+    bool packs; /* weights may lie as in their file still */
+    int64_t packs_at_ms;
 };
 
 static void answer_bytes(struct compute *c, enum answer_kind kind, struct bytes payload) {
@@ -162,9 +171,42 @@ static bool load(struct compute *c) {
     executor_describe(c->executor, &about);
     c->in_flight_max = MAX(about.steps_in_flight, 1u);
     executor_watch(c->executor, is_void, c);
+    c->packs = true;
+    c->packs_at_ms = clock_ms() + PACK_AFTER_MS;
     log_info("loaded in %lld ms", (long long)(clock_ms() - start_ms));
     answer_bytes(c, ANSWER_LOADED, (struct bytes){0});
     return true;
+}
+
+/* ---- weights that lie as in their file ---- */
+
+/* Packs for so long, one matrix at least. Whoever watches sees a step: plans may be waiting. */
+static void pack(struct compute *c, int64_t ms) {
+    int64_t end_ms = clock_ms() + ms;
+    do {
+        atomic_store(&c->progress->step_tokens, 0);
+        atomic_store(&c->progress->step_start_ms, clock_ms());
+        c->packs = executor_pack(c->executor);
+        atomic_store(&c->progress->step_start_ms, 0);
+        progress_tick(c->progress);
+    } while (c->packs && clock_ms() < end_ms);
+}
+
+/* A first start serves with weights as they are, at the cost of longer steps. Packing them has as much
+ * time as the steps, and all that nobody else wants. */
+static void run_and_pack(struct compute *c) {
+    int64_t start_ms = clock_ms();
+    run_plan(c);
+    c->packs_at_ms = 0;
+    if (!c->in_flight)
+        pack(c, clock_ms() - start_ms);
+}
+
+/* How long to wait for a job, in us. */
+static int64_t patience(const struct compute *c) {
+    if (c->in_flight)
+        return POLL_US;
+    return c->packs ? MAX(c->packs_at_ms - clock_ms(), 0) * 1000 : HANDOFF_FOREVER;
 }
 
 /* With fewer steps on the device than it may have, two things are waited for: the next plan, which
@@ -176,15 +218,21 @@ static void *compute_main(void *arg) {
     if (!load(c))
         return NULL;
     for (;;) {
-        if (!handoff_pop(c->handoff, c->in_flight ? POLL_US : HANDOFF_FOREVER, &c->job)) {
+        if (!handoff_pop(c->handoff, patience(c), &c->job)) {
             collect(c, false);
+            if (c->packs && !c->in_flight)
+                pack(c, 0);
             continue;
         }
         if (c->job.kind == JOB_END)
             return NULL;
         if (c->job.kind == JOB_RESET)
             reset(c);
-        if (c->job.kind == JOB_PLAN && !c->lost && c->job.registration == c->registration)
+        if (c->job.kind != JOB_PLAN || c->lost || c->job.registration != c->registration)
+            continue;
+        if (c->packs)
+            run_and_pack(c);
+        else
             run_plan(c);
     }
 }

@@ -380,6 +380,10 @@ bool executor_answers(const struct executor *e) {
     return ranks_answer(&e->loaded.ranks);
 }
 
+bool executor_pack(struct executor *e) {
+    return model_pack_next(&e->loaded.model, e->loaded.stream);
+}
+
 void executor_reset(struct executor *e) {
     struct loaded *l = &e->loaded;
     ranks_leave(&l->ranks);

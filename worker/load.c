@@ -127,7 +127,8 @@ static int open_model(struct loaded *l, const struct worker_settings *s, struct 
                                   .progress = on_progress,
                                   .progress_ctx = l->progress,
                                   .packed_least = PACKED_BYTES_LEAST,
-                                  .packed_most = s->packed_bytes};
+                                  .packed_most = s->packed_bytes,
+                                  .packs_later = true};
     if (!ranks_are_alone(&l->ranks))
         model.shard = &l->ranks.shard;
     if (!s->model || !*s->model)

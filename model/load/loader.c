@@ -487,9 +487,16 @@ int loader_pack(struct loader *l, struct matrix *m, enum pack_place place) {
     for (uint32_t i = 0; i < m->segment_count && dev->ops->packed_bytes; i++) {
         size_t size = dev->ops->packed_bytes(dev, m, i);
         void *packed = NULL;
-        bool keeps = l->packed && size && size != PACKED_IN_PLACE;
-        if (keeps && (m->segments[i].packed = packed_file_next(l->packed, size)))
+        bool apart = size && size != PACKED_IN_PLACE, keeps = l->packed && apart;
+        /* the file's segments come in order: behind one that is not there none is */
+        if (keeps && !l->w->memory->unpacked.count &&
+            (m->segments[i].packed = packed_file_next(l->packed, size)))
             continue;
+        if (apart && l->packs_later) {
+            struct unpacked_segment later = {m, i, size};
+            vec_push(&l->w->memory->unpacked, later);
+            continue;
+        }
         if (size == PACKED_IN_PLACE && place == PACK_HERE)
             packed = (void *)m->segments[i].data;
         else if (size == PACKED_IN_PLACE)

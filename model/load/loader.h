@@ -30,6 +30,7 @@ struct loader {
     struct tensor slices[MATRIX_SEGMENTS_MAX];
     uint32_t slice_count;
     struct packed_file *packed; /* where packed weights are kept; NULL: nowhere */
+    bool packs_later;           /* what is not there is left to weights_pack_next */
     struct error *err;
 };
 
@@ -103,8 +104,9 @@ MUST_CHECK int loader_cut(struct loader *l, struct matrix *m,
 MUST_CHECK int loader_partial(struct loader *l, struct matrix *m,
                               const struct product_segment *segment, struct shard_range own,
                               uint32_t cols, bool bias, uint32_t layer);
-/* Gives the matrix the compute type that the device has for it, and the order of its kernels. For
- * those of linear and expert_linear; loader_cut and loader_mxfp4 do it. */
+/* Gives the matrix the compute type that the device has for it, and the order of its kernels, now or
+ * later: it stays where it is. For those of linear and expert_linear; loader_cut and loader_mxfp4 do
+ * it. */
 MUST_CHECK int loader_pack(struct loader *l, struct matrix *m, enum pack_place place);
 /* A bias that another rank adds: its tensor counts as used. */
 void loader_skip(struct loader *l, enum weight_role role, uint32_t layer);

@@ -215,8 +215,8 @@ static int check_all_used(const struct loader *l) {
 
 int weights_load(struct model_weights *weights, const struct model_spec *spec,
                  const struct shard *shard, const struct safetensors *files, struct device *dev,
-                 struct stream *stream, struct packed_file *packed, weights_progress_fn progress,
-                 void *ctx, struct error *err) {
+                 struct stream *stream, struct packed_file *packed, bool packs_later,
+                 weights_progress_fn progress, void *ctx, struct error *err) {
     struct error local;
     struct loader l = {.w = weights,
                        .spec = spec,
@@ -224,6 +224,7 @@ int weights_load(struct model_weights *weights, const struct model_spec *spec,
                        .files = files,
                        .stream = stream,
                        .packed = packed,
+                       .packs_later = packs_later && dev->kind == DEVICE_CPU,
                        .progress = progress,
                        .progress_ctx = ctx,
                        .err = err ? err : &local};
@@ -256,6 +257,26 @@ int weights_load(struct model_weights *weights, const struct model_spec *spec,
     return rc;
 }
 
+bool weights_are_unpacked(const struct model_weights *w) {
+    return w->memory && w->memory->packed_count < w->memory->unpacked.count;
+}
+
+bool weights_pack_next(struct model_weights *w, struct stream *stream, struct packed_file *packed) {
+    CHECK(weights_are_unpacked(w));
+    const struct unpacked_segment *next = &w->memory->unpacked.items[w->memory->packed_count++];
+    void *memory = device_alloc(w->dev, next->size);
+    if (!memory) {
+        w->memory->packed_count = w->memory->unpacked.count;
+        return false;
+    }
+    vec_push(&w->memory->owned, memory);
+    w->dev->ops->pack(stream, next->matrix, next->segment, memory);
+    next->matrix->segments[next->segment].packed = memory;
+    if (packed)
+        packed_file_add(packed, memory, next->size);
+    return true;
+}
+
 void weights_release(struct model_weights *w) {
     if (w->memory) {
         for (size_t i = 0; i < w->memory->owned.count; i++)
@@ -267,6 +288,7 @@ void weights_release(struct model_weights *w) {
         vec_release(&w->memory->owned);
         vec_release(&w->memory->imported);
         vec_release(&w->memory->heap);
+        vec_release(&w->memory->unpacked);
     }
     mem_free(w->score.dense);
     mem_free(w->score.dense_bias);

@@ -59,11 +59,20 @@ struct packed_file;
 
 /* spec: of the whole model; shard: the part to load, NULL for all (weights->layers is then of the
  * rank's stage); packed: where packed weights are kept, which then lives as long as the weights, or
- * NULL. */
+ * NULL; packs_later: what is not kept there is left to weights_pack_next, on the CPU. Then *weights
+ * stays where it is. */
 MUST_CHECK int weights_load(struct model_weights *weights, const struct model_spec *spec,
                             const struct shard *shard, const struct safetensors *files,
                             struct device *dev, struct stream *stream, struct packed_file *packed,
-                            weights_progress_fn progress, void *ctx, struct error *err);
+                            bool packs_later, weights_progress_fn progress, void *ctx,
+                            struct error *err);
+/* Whether something was left to weights_pack_next and still is. */
+bool weights_are_unpacked(const struct model_weights *weights);
+/* Puts the next segment that was left as in its file into the order of the device's kernels; products
+ * have the same bits before and after. No operation that reads the weights may run. false: memory is
+ * short, so it and those behind it stay as they are. */
+bool weights_pack_next(struct model_weights *weights, struct stream *stream,
+                       struct packed_file *packed);
 /* Frees the device memory; no operation that reads it may run. weights may be zeroes. */
 void weights_release(struct model_weights *weights);
 

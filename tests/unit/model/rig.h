@@ -34,8 +34,9 @@ struct rig {
 static uint32_t rig_slots = RIG_SLOTS, rig_context = 2048;
 /* What its matrices become when they are loaded; none: as they are. */
 static enum storage_type rig_quantize __attribute__((unused));
-/* As device_options.compute, and model_options.packed_folder. */
+/* As device_options.compute, and model_options.packed_folder and packs_later. */
 static const char *rig_compute __attribute__((unused)), *rig_packed_folder __attribute__((unused));
+static bool rig_packs_later __attribute__((unused));
 
 /* A rank's part of the model; shard NULL: all of it. */
 static inline bool rig_open_part(struct rig *r, const char *dir, const char *isa, int threads,
@@ -48,6 +49,7 @@ static inline bool rig_open_part(struct rig *r, const char *dir, const char *isa
                                   .shard = shard,
                                   .quantize = rig_quantize,
                                   .packed_folder = rig_packed_folder,
+                                  .packs_later = rig_packs_later,
                                   .packed_most = 1 << 30};
     if (device_open(&options, &r->dev, err))
         return false;

@@ -541,3 +541,117 @@ TEST(a_model_gives_the_same_logits_with_weights_of_the_file) {
     EXPECT(!memcmp(packed, repaired, sizeof packed));
     tear_down(&f);
 }
+
+/* The logits behind the last of `count` tokens, in `out`, [vocab]. */
+static void logits_of(struct rig *r, const uint32_t *tokens, uint32_t count, float *out) {
+    const uint32_t slot = 0;
+    uint32_t sampled[1];
+    rig_admit(r, slot, tokens, count, (struct slot_state){0});
+    if (rig_step(r, &slot, 1, count, sampled) != 1)
+        check_fail(__FILE__, __LINE__, "nothing to sample");
+    forward_logits(&r->forward, r->stream, 0, 1);
+    memcpy(out, r->forward.logits, r->model.spec.vocab * sizeof *out);
+}
+
+static struct buf file_bytes(const char *path) {
+    struct buf bytes = {0};
+    struct error err;
+    if (!path || file_read(path, (size_t)1 << 28, &bytes, &err))
+        check_fail(__FILE__, __LINE__, "cannot read what was kept");
+    return bytes;
+}
+
+/* Weights that are packed later: whichever of them lie as in their file, every product has the same bits,
+ * of one row and of many; and what is kept in the end is what is kept of a start that packs at once. */
+TEST(a_model_gives_the_same_logits_while_it_is_packed) {
+    enum { VOCAB = 3072, PROMPT = 70 };
+    static const enum storage_type TYPES[] = {STORAGE_I8, STORAGE_U4};
+    static float want[2][VOCAB], got[VOCAB];
+    uint32_t tokens[PROMPT];
+    for (uint32_t i = 0; i < PROMPT; i++)
+        tokens[i] = 5 + 41 * i;
+    rig_slots = 2;
+    rig_compute = "int8";
+    for (size_t t = 0; t < ARRAY_LEN(TYPES); t++) {
+        struct buf kept[2];
+        rig_quantize = TYPES[t];
+        for (int later = 0; later < 2; later++) {
+            struct fixture f;
+            struct rig r;
+            struct error err = {0};
+            uint32_t steps = 0;
+            set_up(&f);
+            rig_packed_folder = f.folder;
+            rig_packs_later = later;
+            if (!rig_open(&r, TRIREME_SOURCE_DIR "/demo/model", NULL, 2, STORAGE_F32, 16, &err))
+                check_fail(__FILE__, __LINE__, "%s", err.text);
+            do {
+                for (int many = 0; many < 2; many++) {
+                    logits_of(&r, tokens, many ? PROMPT : 1, later ? got : want[many]);
+                    if (later && memcmp(got, want[many], sizeof got))
+                        check_fail(__FILE__, __LINE__, "type %zu: other bits with %u packed", t,
+                                   steps);
+                }
+                steps++;
+            } while (model_pack_next(&r.model, r.stream));
+            EXPECT(later ? steps > 8 : steps == 1);
+            EXPECT(packed_file_wait(r.model.packed));
+            mem_free(f.path);
+            f.path = find_file(&f);
+            kept[later] = file_bytes(f.path);
+            rig_close(&r);
+            tear_down(&f);
+        }
+        EXPECT(kept[0].len == kept[1].len && !memcmp(kept[0].data, kept[1].data, kept[0].len));
+        buf_release(&kept[0]);
+        buf_release(&kept[1]);
+    }
+    rig_slots = RIG_SLOTS;
+    rig_quantize = STORAGE_NONE;
+    rig_compute = rig_packed_folder = NULL;
+    rig_packs_later = false;
+}
+
+/* Of a file that was begun the first segments are taken; the rest is packed later, and the file comes to
+ * be whole. */
+TEST(a_model_that_finds_a_begun_file_packs_the_rest_later) {
+    struct fixture f;
+    struct rig r;
+    struct error err = {0};
+    struct stat st;
+    set_up(&f);
+    rig_slots = 2;
+    rig_quantize = STORAGE_I8;
+    rig_compute = "int8";
+    rig_packed_folder = f.folder;
+    rig_packs_later = true;
+    uint32_t steps[3] = {0};
+    for (int start = 0; start < 3; start++) {
+        EXPECT(rig_open(&r, TRIREME_SOURCE_DIR "/demo/model", NULL, 2, STORAGE_F32, 16, &err));
+        while (model_pack_next(&r.model, r.stream))
+            steps[start]++;
+        EXPECT(packed_file_wait(r.model.packed));
+        rig_close(&r);
+        mem_free(f.path);
+        f.path = find_file(&f);
+        if (start == 0) { /* as if it had been cut short: without its second half's rows and sum */
+            char *begun = mem_alloc(strlen(f.path) + 8);
+            snprintf(begun, strlen(f.path) + 8, "%s.tmp", f.path);
+            uint8_t nothing[ROW] = {0};
+            uint64_t count;
+            int fd = open(f.path, O_RDWR);
+            EXPECT(fd >= 0 && pread(fd, &count, sizeof count, COUNT_AT) == sizeof count);
+            for (uint64_t i = count / 2; i < count; i++)
+                EXPECT_EQ(pwrite(fd, nothing, ROW, (off_t)(HEAD + ROW * i)), ROW);
+            close(fd);
+            EXPECT(!stat(f.path, &st) && !rename(f.path, begun));
+            mem_free(begun);
+        }
+    }
+    EXPECT(steps[1] > 0 && steps[1] < steps[0] && steps[2] == 0);
+    rig_slots = RIG_SLOTS;
+    rig_quantize = STORAGE_NONE;
+    rig_compute = rig_packed_folder = NULL;
+    rig_packs_later = false;
+    tear_down(&f);
+}
