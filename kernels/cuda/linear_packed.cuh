@@ -1,0 +1,65 @@
+/*
+ * linear_packed.cuh - quantized weights in units (packed.cuh) as the products for sm_90a get them:
+ * linear_packed.cu, and linear_fp8.cu, whose activations have 8 bits too.
+ */
+#ifndef KERNELS_CUDA_LINEAR_PACKED_CUH
+#define KERNELS_CUDA_LINEAR_PACKED_CUH
+
+#include "kernels/cuda/linear_hopper.cuh"
+#include "kernels/cuda/packed.cuh"
+
+/* Weights of one segment of the product's matrix, in units. */
+struct packed_segment {
+    const void *w;
+    const float *scales, *zeros; /* int4: [features / 64, cols / group, 64] */
+    uint32_t scale_rows, stride; /* others: scales[n / scale_rows * stride], fp8: + k / 128 */
+    uint32_t end;                /* of all features, in 64: the first behind the segment */
+    float zero;
+};
+
+/* A product with weights in units; p.w: none. Segments follow each other in p.features. */
+struct packed_product {
+    struct product p;
+    packed_segment segments[MATRIX_SEGMENTS_MAX];
+    uint32_t group, group_bits; /* int4: 2^bits values of k share a scale; else 0 */
+};
+
+/* The segment of 64 features, and which of it they are. */
+struct packed_place {
+    packed_segment of;
+    uint32_t tile;
+    __device__ __forceinline__ packed_place(const packed_product &q, uint32_t at)
+        : of(q.segments[0]), tile(at) {
+        if (q.p.gated) {
+            of = at % 2 ? q.segments[1] : q.segments[0];
+            tile = at / 2;
+            return;
+        }
+#pragma unroll
+        for (uint32_t i = 1; i < MATRIX_SEGMENTS_MAX; i++)
+            if (at >= q.segments[i - 1].end) {
+                of = q.segments[i];
+                tile = at - q.segments[i - 1].end;
+            }
+    }
+};
+
+/* Segments of one type that follow each other, packed_alike the first. */
+static inline packed_product packed_product_of(const struct product &p,
+                                               const struct matrix_segment *segments,
+                                               uint32_t count, enum storage_type type) {
+    const uint32_t span = segments[0].scale_cols;
+    struct packed_product q = {p, {}, 0, span == 32 ? 5u : span == 64 ? 6u : 7u};
+    q.group = type == STORAGE_U4 ? span : 0;
+    uint32_t end = 0;
+    for (uint32_t i = 0; i < MATRIX_SEGMENTS_MAX; i++) {
+        const struct matrix_segment &from = segments[min(i, count - 1)];
+        end += i < count ? from.rows / PACKED_FEATURES : 0;
+        q.segments[i] = {
+            from.packed,       from.scales, from.zeros, from.scale_rows ? from.scale_rows : 1,
+            from.scale_stride, end,         from.zero};
+    }
+    return q;
+}
+
+#endif
