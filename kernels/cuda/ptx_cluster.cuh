@@ -79,6 +79,17 @@ __device__ __forceinline__ void copy_to_peer(void *at, uint32_t bytes, uint64_t 
                "r"(bytes), "r"(shared_address(barrier)), "r"(rank)
                : "memory");
 }
+/* `bytes` (a multiple of 16, aligned to 16) from global memory to the same place of each block of the
+ * cluster whose rank's bit is set in `ranks`; they arrive at the mbarrier that each has at `barrier`. */
+__device__ __forceinline__ void copy_bulk_to_ranks(void *to_shared, const void *from,
+                                                   uint32_t bytes, uint64_t *barrier,
+                                                   uint16_t ranks) {
+    HOPPER_PTX(emu::copy_bulk_to_ranks(to_shared, from, bytes, barrier, ranks),
+               "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+               ".multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(shared_address(to_shared)),
+               "l"(from), "r"(bytes), "r"(shared_address(barrier)), "h"(ranks)
+               : "memory");
+}
 /* What block `rank` of the cluster, which may be this one, has at `at` in its shared memory, aligned
  * to 16. */
 __device__ __forceinline__ float4 load_of_peer(const float4 *at, uint32_t rank) {

@@ -74,6 +74,16 @@ __device__ __forceinline__ void copy_bulk(void *to_shared, const void *from, uin
                : "memory");
 }
 
+/* The same of what others will read as well. */
+__device__ __forceinline__ void copy_bulk_shared(void *to_shared, const void *from, uint32_t bytes,
+                                                 uint64_t *barrier) {
+    HOPPER_PTX(emu::copy_bulk(to_shared, from, bytes, barrier),
+               "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+               "[%0], [%1], %2, [%3];" ::"r"(shared_address(to_shared)),
+               "l"(from), "r"(bytes), "r"(shared_address(barrier))
+               : "memory");
+}
+
 /* ---- fences, registers ---- */
 
 /* What this thread wrote to shared memory, by stores or cp.async that it has waited for, may be
@@ -163,6 +173,28 @@ __device__ __forceinline__ void register_hold(uint32_t &v) {
 #endif
 }
 
+/* Two values as e4m3, low byte from lo: to the nearest, even among two; beyond 448 that; NaN stays. */
+__device__ __forceinline__ uint32_t float2_e4m3x2(float lo, float hi) {
+#if defined(TRIREME_EMULATED)
+    return (uint32_t)f32_to_e4m3(hi) << 8 | f32_to_e4m3(lo);
+#elif defined(PTX_SM90A)
+    uint16_t both;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(both) : "f"(hi), "f"(lo));
+    return both;
+#else
+    return 0;
+#endif
+}
+/* Bytes 0, 2 (odd: 1, 3) of a, then of b. */
+__device__ __forceinline__ uint32_t every_other_byte(uint32_t a, uint32_t b, bool odd) {
+#ifdef TRIREME_EMULATED
+    a >>= odd ? 8 : 0, b >>= odd ? 8 : 0;
+    return (a & 0xff) | (a >> 8 & 0xff00) | (b & 0xff) << 16 | (b << 8 & 0xff000000u);
+#else
+    return __byte_perm(a, b, odd ? 0x7531 : 0x6420);
+#endif
+}
+
 /* ---- products of a warpgroup ---- */
 
 /*
@@ -240,6 +272,10 @@ static inline void emu_bf16_to_f32(const uint32_t *pairs, unsigned count, float 
         const float2 v = bf16x2_float2(pairs[i]);
         out[2 * i] = v.x, out[2 * i + 1] = v.y;
     }
+}
+static inline void emu_e4m3_to_f32(const uint32_t *words, unsigned count, float *out) {
+    for (unsigned i = 0; i < 4 * count; i++)
+        out[i] = storage_get(STORAGE_F8_E4M3, words, i);
 }
 static inline void emu_f16_to_f32(const uint32_t *pairs, unsigned count, float *out) {
     for (unsigned i = 0; i < count; i++) {
@@ -328,5 +364,27 @@ static inline void emu_f16_to_f32(const uint32_t *pairs, unsigned count, float *
 template <int TYPE, int N> struct wgmma_shape;
 WGMMA_SHAPES(STORAGE_BF16, "bf16", emu_bf16_to_f32)
 WGMMA_SHAPES(STORAGE_F16, "f16", emu_f16_to_f32)
+
+/* d[64, N] += a[64, 32] * b[32, N] of e4m3: bytes lie as those of 16 values of 16 bits do, in registers
+ * and in tiles, whose rows of 128 bytes are 128 k. A GPU's sums keep fewer bits than f32 has: what is
+ * summed over more than some hundred k is to be added up elsewhere. */
+#define WGMMA_E4M3(N, COUNT, O0, O1, O2, O3, O4, O5)                                               \
+    template <> struct wgmma_shape<STORAGE_F8_E4M3, N> {                                           \
+        static __device__ __forceinline__ void                                                     \
+        registers(float (&d)[COUNT], const uint32_t (&a)[4], uint64_t b, bool fresh) {             \
+            HOPPER_PTX(emu::product_ask(d, N, 0, a, b, fresh, emu_e4m3_to_f32, 32),                \
+                       "{ .reg .pred add; setp.eq.u32 add, " O5 ", 0;\n"                           \
+                       "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3"                  \
+                       " {" WGMMA_NAMES_##COUNT "}, {" O0 ", " O1 ", " O2 ", " O3 "}, " O4         \
+                                                ", add, 1, 1; }"                                   \
+                       : WGMMA_D_##COUNT                                                           \
+                       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b),                       \
+                         "r"((uint32_t)fresh));                                                    \
+        }                                                                                          \
+    };
+WGMMA_E4M3(8, 4, "%4", "%5", "%6", "%7", "%8", "%9")
+WGMMA_E4M3(32, 16, "%16", "%17", "%18", "%19", "%20", "%21")
+WGMMA_E4M3(64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
+WGMMA_E4M3(128, 64, "%64", "%65", "%66", "%67", "%68", "%69")
 
 #endif

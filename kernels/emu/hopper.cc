@@ -83,13 +83,22 @@ void mbarrier_wait(uint64_t *at, uint32_t parity) {
     wait_here(wait::mbarrier);
 }
 
-void copy_bulk(void *to, const void *from, uint32_t bytes, uint64_t *barrier) {
+namespace {
+
+/* A bulk copy from device memory that the GPU can make. */
+void check_bulk(const void *to, const void *from, uint32_t bytes) {
     uintptr_t first, end;
     const auto at = reinterpret_cast<uintptr_t>(from);
-    mbarrier *m = mbarrier_at(barrier, "cp.async.bulk");
     if (at % 16 || reinterpret_cast<uintptr_t>(to) % 16 || bytes % 16 || !bytes) fail("cp.async.bulk of %u bytes is not aligned", bytes);
     if (!is_shared(to, bytes)) fail("cp.async.bulk writes past the block's shared memory");
     if (!device_range(from, &first, &end) || at + bytes > end) fail("cp.async.bulk reads %u bytes at %p, not all of them device memory", bytes, from);
+}
+
+} // namespace
+
+void copy_bulk(void *to, const void *from, uint32_t bytes, uint64_t *barrier) {
+    mbarrier *m = mbarrier_at(barrier, "cp.async.bulk");
+    check_bulk(to, from, bytes);
     if (watched) {
         note_access(from, bytes, false);
         note_access(to, bytes, true);
@@ -132,6 +141,21 @@ void copy_to_peer(void *at, uint32_t bytes, uint64_t *barrier, unsigned rank) {
     void *to = of_peer(at, rank);
     memset(to, 0xff, bytes);
     peer(rank)->bulk.push_back({to, at, bytes, static_cast<uint64_t *>(of_peer(barrier, rank))});
+}
+
+void copy_bulk_to_ranks(void *to, const void *from, uint32_t bytes, uint64_t *barrier, uint16_t ranks) {
+    check_bulk(to, from, bytes);
+    if (!ranks || ranks >> self->owner->cluster.size()) fail("cp.async.bulk to blocks %x of a cluster of %zu", ranks, self->owner->cluster.size());
+    for (unsigned rank = 0; rank < self->owner->cluster.size(); rank++) {
+        if (!(ranks >> rank & 1)) continue;
+        if (rank == self->owner->cluster_rank) {
+            copy_bulk(to, from, bytes, barrier);
+            continue;
+        }
+        peer_mbarrier(barrier, rank, "cp.async.bulk.shared::cluster");
+        memset(of_peer(to, rank), 0xff, bytes);
+        peer(rank)->bulk.push_back({of_peer(to, rank), from, bytes, static_cast<uint64_t *>(of_peer(barrier, rank))});
+    }
 }
 
 void load_of_peer(void *to, const void *at, size_t size, unsigned rank) {
@@ -225,24 +249,24 @@ void note_operands(const warpgroup_product &p) {
 }
 
 void compute(const warpgroup_product &p, float *d) {
-    enum { MINE = PRODUCT_COLUMNS_MAX / 4 }; /* columns of a thread */
+    enum { MINE = PRODUCT_COLUMNS_MAX / 4, DEEPEST = 32 }; /* columns of a thread */
     const unsigned g = self->lane / 4, t = self->lane % 4, first = self->warp % 4 * 16, count = p.columns / 4;
-    float a[2][16], b[16][MINE], sums[2][MINE] = {}, column[16];
-    uint32_t pairs[8];
+    float a[2][DEEPEST], b[DEEPEST][MINE], sums[2][MINE] = {}, column[DEEPEST];
+    uint32_t words[8];
     for (unsigned half = 0; half < 2; half++) {
-        if (p.a) tile_row(p.a, first + g + half * 8, pairs);
-        p.to_f32(p.a ? pairs : p.rows + half * 8, 8, a[half]);
+        if (p.a) tile_row(p.a, first + g + half * 8, words);
+        p.to_f32(p.a ? words : p.rows + half * 8, 8, a[half]);
     }
     for (unsigned i = 0; i < count; i++) {
         const unsigned n = i / 2 * 8 + 2 * t + i % 2;
         if (p.b >> 48)
-            panel_column(p.b, n, pairs);
+            panel_column(p.b, n, words);
         else
-            tile_row(p.b, n, pairs);
-        p.to_f32(pairs, 8, column);
-        for (unsigned k = 0; k < 16; k++) b[k][i] = column[k];
+            tile_row(p.b, n, words);
+        p.to_f32(words, 8, column);
+        for (unsigned k = 0; k < p.depth; k++) b[k][i] = column[k];
     }
-    for (unsigned k = 0; k < 16; k++)
+    for (unsigned k = 0; k < p.depth; k++)
         for (unsigned i = 0; i < count; i++) {
             sums[0][i] += a[0][k] * b[k][i];
             sums[1][i] += a[1][k] * b[k][i];
@@ -269,7 +293,7 @@ unsigned take_sums(float *d, unsigned count) {
 
 } // namespace
 
-void product_ask(float *d, unsigned columns, uint64_t a, const uint32_t *regs, uint64_t b, bool fresh, pairs_to_f32 to_f32) {
+void product_ask(float *d, unsigned columns, uint64_t a, const uint32_t *regs, uint64_t b, bool fresh, pairs_to_f32 to_f32, unsigned depth) {
     struct {
         uint64_t a, b;
         uint32_t regs[4];
@@ -279,8 +303,8 @@ void product_ask(float *d, unsigned columns, uint64_t a, const uint32_t *regs, u
     if (regs) memcpy(mine.regs, regs, sizeof mine.regs);
     auto *all = exchange(0xffffffffu, "wgmma", &mine, sizeof mine);
     if (memcmp(all[0], &mine, 16)) fail("wgmma: the lanes of a warp name different tiles");
-    warpgroup_product p = {take_sums(d, columns / 2), columns, self->product_group, fresh, a, b, {}, to_f32};
-    for (unsigned i = 0; regs && i < 16; i++) { /* row g + i / 8 * 8, pair i % 8 */
+    warpgroup_product p = {take_sums(d, columns / 2), columns, self->product_group, depth, fresh, a, b, {}, to_f32};
+    for (unsigned i = 0; regs && i < 16; i++) { /* row g + i / 8 * 8, word i % 8 */
         uint32_t lane[4];
         memcpy(lane, all[self->lane / 4 * 4 + i % 4] + 16, sizeof lane);
         p.rows[i] = lane[i / 8 + i % 8 / 4 * 2];

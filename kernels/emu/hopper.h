@@ -44,16 +44,17 @@ struct bulk_copy {
     uint64_t *barrier;
 };
 
-/* `count` pairs of neighbouring values of 16 bits as floats. */
+/* `count` words as floats: two values of 16 bits each, or four of 8. */
 typedef void (*pairs_to_f32)(const uint32_t *pairs, unsigned count, float *out);
 
-/* d[64, n] += a[64, 16] * b[16, n] of one warp's 16 rows, as one thread sees it. */
+/* d[64, n] += a[64, depth] * b[depth, n] of one warp's 16 rows, as one thread sees it. */
 struct warpgroup_product {
     unsigned sums; /* index of the thread's sums */
     unsigned columns, group;
+    unsigned depth;    /* 16; of 8 bits 32 */
     bool fresh;        /* d = a * b */
     uint64_t a, b;     /* shared memory (product_tile, b also product_panels); a 0: registers */
-    uint32_t rows[16]; /* of a from registers: the pairs of rows g and g + 8 */
+    uint32_t rows[16]; /* of a from registers: the words of rows g and g + 8 */
     pairs_to_f32 to_f32;
 };
 /* The sums of a product under way: poison in the thread's registers, true here. */
@@ -76,6 +77,10 @@ void mbarrier_arrive_peer(uint64_t *at, unsigned rank);
 /* From this block's shared memory to the same place of another block of the cluster; the bytes
  * arrive at that block's mbarrier. */
 void copy_to_peer(void *at, uint32_t bytes, uint64_t *barrier, unsigned rank);
+/* From device memory to the same place of the blocks of the cluster whose ranks' bits are set; the bytes
+ * arrive at the mbarrier of each. */
+void copy_bulk_to_ranks(void *to, const void *from, uint32_t bytes, uint64_t *barrier,
+                        uint16_t ranks);
 /* What a block of the cluster has where this one has `at`, `size` bytes of shared memory. */
 void load_of_peer(void *to, const void *at, size_t size, unsigned rank);
 /* What this thread has written to shared memory by itself may now be read by products. */
@@ -89,7 +94,7 @@ uint64_t product_panels(const void *tile, uint32_t bytes);
 void product_fence();
 /* a: its tile, or NULL regs. d: 4 values for each 8 columns. */
 void product_ask(float *d, unsigned columns, uint64_t a, const uint32_t *regs, uint64_t b,
-                 bool fresh, pairs_to_f32 to_f32);
+                 bool fresh, pairs_to_f32 to_f32, unsigned depth = 16);
 void product_commit();
 void product_wait(unsigned groups_left);
 
