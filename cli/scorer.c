@@ -5,7 +5,7 @@ const enum storage_type SCORER_QUANTIZE[4] = {STORAGE_NONE, STORAGE_F8_E4M3, STO
 
 enum { BLOCK_TOKENS = 32, ROOM_MIN = 256 };
 
-const char *const SCORER_COMPUTE[4] = {"auto", "f32", "bf16", "int8"};
+const char *const SCORER_COMPUTE[6] = {"auto", "f32", "bf16", "int8", "fp8", "fp8-prompts"};
 
 int scorer_open(struct scorer *s, const struct scorer_options *o, struct error *err) {
     bool f32 = o->compute && !strcmp(o->compute, "f32");

@@ -34,8 +34,8 @@ struct scorer_options {
 /* By the numbers of --quantize: "none|fp8|int8|int4". */
 extern const enum storage_type SCORER_QUANTIZE[4];
 
-/* By the numbers of --compute: "auto|f32|bf16|int8". */
-extern const char *const SCORER_COMPUTE[4];
+/* By the numbers of --compute: "auto|f32|bf16|int8|fp8|fp8-prompts". */
+extern const char *const SCORER_COMPUTE[6];
 
 struct scorer {
     struct device *dev;

@@ -19,8 +19,8 @@ struct scorer_settings {
 #define SCORER_ROW(type_, name_, kind, member, ...)                                                \
     { .name = name_, .type = kind, .offset = offsetof(type_, scorer.member), __VA_ARGS__ }
 #define SCORER_ROWS(type_)                                                                         \
-    SCORER_ROW(type_, "compute", OPTION_ENUM, compute, .choices = "auto|f32|bf16|int8",            \
-               .fallback = "auto",                                                                 \
+    SCORER_ROW(type_, "compute", OPTION_ENUM, compute,                                             \
+               .choices = "auto|f32|bf16|int8|fp8|fp8-prompts", .fallback = "auto",                \
                .help = "as of trireme worker; f32 keeps keys and values in f32, too"),             \
         SCORER_ROW(type_, "quantize", OPTION_ENUM, quantize, .choices = "none|fp8|int8|int4",      \
                    .fallback = "none",                                                             \

@@ -64,9 +64,19 @@ uint64_t device_memory_available(struct device *dev) {
     return own ? own : memory_available("");
 }
 
+/* Whether all weights are fp8, in whole steps of k that the products of fp8 have. */
+static bool allows_fp8(const struct matrix *w) {
+    for (uint32_t i = 0; i < w->segment_count; i++)
+        if (segment_type(w, &w->segments[i]) != STORAGE_F8_E4M3)
+            return false;
+    return w->segment_count && w->cols % 128 == 0;
+}
+
 enum compute_type device_compute(const struct device *dev, const struct matrix *w) {
     bool integers = dev->compute & COMPUTE_INT8, bf16 = dev->compute & COMPUTE_BF16,
          groups = dev->compute & COMPUTE_INT8_GROUPS;
+    if (dev->compute & (COMPUTE_FP8 | COMPUTE_FP8_PROMPTS))
+        return allows_fp8(w) ? dev->compute : COMPUTE_F32;
     for (uint32_t i = 0; i < w->segment_count; i++) {
         groups = groups && segment_has_groups(w, &w->segments[i]);
         integers = integers && segment_has_integers(w, &w->segments[i]);

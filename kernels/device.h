@@ -48,7 +48,7 @@ struct device_options {
         activation;
     /* what activations become before products (enum compute_type): "f32", "int8" with quantized
      * weights, "bf16" with weights in bf16, or "auto": what is fastest here with each; NULL: f32. A
-     * GPU: always f32 */
+     * GPU: "fp8" and "fp8-prompts" on sm_90a, else f32 */
     const char *compute;
     /* of a GPU: who multiplies prompt rows: "own", "cublaslt"; NULL: TRIREME_GEMM, else own */
     const char *gemm;

@@ -156,7 +156,9 @@ struct residual_out {
 struct op_rope_kv;
 
 /* out[t, n] = sum_k x[t, k] * w[n, k] + bias[n], or, where w->compute is int8, what
- * kernels/integers.h says. x: act [rows, cols of w]; out: act, or f32 where
+ * kernels/integers.h says; where it is fp8, with fp8-prompts of prompt rows, x rounded to e4m3 times a
+ * scale: m = max_k |x[t, k]|, scale = m / 448, e4m3(x[t, k] * (448 / m)) * scale, all in f32; 0 where m
+ * is below 2^-100. x: act [rows, cols of w]; out: act, or f32 where
  * out_f32, [rows, out_stride], the first `rows of w` of each written. class_rows: the first so many
  * rows are output class.
  *
@@ -176,6 +178,8 @@ struct op_linear {
     /* only where ops->folds_rope says so: w is of Q, K and V, and what rope_kv would do with out, as its
      * qkv, is done on the way, bit for bit; K and V of out, and rows of padding, are left as they are */
     const struct op_rope_kv *rope; /* NULL: none */
+    /* where w->compute is fp8: ops->linear_scratch(rows, w->cols) bytes, aligned to 16 */
+    void *scratch;
 };
 
 /* Angles of a step, once for all layers with the same rotary table: out[t, i] = {cos,
@@ -413,6 +417,8 @@ struct ops {
     size_t (*latent_layer_bytes)(enum storage_type type, uint32_t block_tokens, uint32_t width);
     size_t (*attention_scratch)(const struct device *dev, uint32_t row_count, uint32_t heads,
                                 uint32_t head_dim, uint32_t max_context);
+    /* Of op_linear. NULL: none. */
+    size_t (*linear_scratch)(const struct device *dev, uint32_t rows, uint32_t cols);
     size_t (*sample_scratch)(const struct device *dev, uint32_t sample_count, uint32_t vocab_size);
     /* Whether the device has kernels for this: ERR_UNSUPPORTED with a text otherwise. */
     int (*supports)(enum storage_type weights, enum storage_type kv, uint32_t block_tokens,

@@ -14,6 +14,8 @@ static const struct {
 const char *compute_name(enum compute_type type) {
     static const char *const NAMES[] = {"f32",      "int8",          "bf16",          "int8+bf16",
                                         "int8x128", "int8x128+int8", "int8x128+bf16", "all"};
+    if (type & (COMPUTE_FP8 | COMPUTE_FP8_PROMPTS))
+        return type & COMPUTE_FP8 ? "fp8" : "fp8-prompts";
     return NAMES[type & 7];
 }
 

@@ -93,9 +93,13 @@ enum compute_type {
     COMPUTE_INT8 = 1, /* integers of 8 bits with a scale for each 32 (kernels/integers.h) */
     COMPUTE_BF16 =
         2, /* bf16, for weights in bf16 (kernels/cpu/bf16.h; tile_product.h: other types) */
-    COMPUTE_INT8_GROUPS = 4 /* ... with a scale for each 128 (kernels/integer_groups.h) */
-};                          /* of a device a set: each for the weights that allow it */
-/* "f32", "int8", "bf16", "int8x128", or several: "int8+bf16" */
+    COMPUTE_INT8_GROUPS = 4, /* ... with a scale for each 128 (kernels/integer_groups.h) */
+    /* fp8 (e4m3) with a scale for each row, for weights in fp8 (kernels/ops.h: op_linear); rows of both
+     * classes, or of prompts alone */
+    COMPUTE_FP8 = 8,
+    COMPUTE_FP8_PROMPTS = 16
+}; /* of a device a set: each for the weights that allow it */
+/* "f32", "int8", "bf16", "int8x128", "fp8", "fp8-prompts", or several: "int8+bf16" */
 const char *compute_name(enum compute_type type);
 
 enum { MATRIX_SEGMENTS_MAX = 3 };

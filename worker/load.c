@@ -33,7 +33,7 @@ static int open_device(struct loaded *l, const struct worker_settings *s, struct
     struct comm_place place = l->ranks.place;
     bool chosen = s->gpu >= 0 && s->device && *s->device;  /* settings made by hand leave it zero */
     static const char *const GEMM[] = {"own", "cublaslt"}; /* by the numbers of --gemm */
-    static const char *const COMPUTE[] = {"auto", "f32", "bf16", "int8"}; /* and of --compute */
+    static const char *const COMPUTE[] = {"auto", "f32", "bf16", "int8", "fp8", "fp8-prompts"};
     struct device_options options = {
         .kind = s->cpu      ? "cpu"
                 : s->device ? model_device_kind(s->device, s->layers_on_gpu)

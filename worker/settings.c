@@ -52,12 +52,15 @@ static const struct option_row ROWS[] = {
         .help = "on a GPU, record decode steps as graphs; changes no result"),
     ROW(isa, "isa", OPTION_STRING, .fallback = "auto",
         .help = "instruction set of the CPU device: auto, scalar, avx2, avx512, amx"),
-    ROW(compute, "compute", OPTION_ENUM, .choices = "auto|f32|bf16|int8", .fallback = "auto",
+    ROW(compute, "compute", OPTION_ENUM, .choices = "auto|f32|bf16|int8|fp8|fp8-prompts",
+        .fallback = "auto",
         .help =
-            "type that the CPU rounds activations to before they meet the weights. f32: not rounded, "
+            "type that activations are rounded to before they meet the weights. On a CPU: f32: not rounded, "
             "slowest; int8: for quantized weights; bf16: for weights in bf16, with AMX for quantized "
             "ones too; auto: the fastest here for each matrix. A matrix that the type is not for is "
-            "computed in f32"),
+            "computed in f32. On a GPU activations are not rounded further but for weights in fp8, on "
+            "Hopper: fp8: all of them, fp8-prompts: those of prompts, to fp8 with a scale for each "
+            "token, which costs accuracy and doubles the rate of large products"),
     ROW(threads, "threads", OPTION_INT, .short_name = 't', .max = 1024,
         .help = "threads that compute; 0: one for each core"),
     ROW(slots, "slots", OPTION_INT, .fallback = "256", .min = 1, .max = 16384, .unit = "sequences",

@@ -17,7 +17,7 @@ struct worker_settings {
     double memory_fraction; /* 0: not given */
     int kv_type;            /* of KV_TYPE_CHOICES (model/model.h) */
     int quantize;           /* "none|fp8|int8|int4" */
-    int compute;            /* "auto|f32|bf16|int8" */
+    int compute;            /* "auto|f32|bf16|int8|fp8|fp8-prompts" */
     int gemm;               /* "own|cublaslt" */
     int pooling;            /* "auto|none|last|mean|cls|max" */
     bool graphs;

@@ -36,14 +36,16 @@ static void *filled_u32(struct bench *b, const uint32_t *values, size_t count) {
 
 struct product_bench {
     enum storage_type type;
+    enum compute_type compute;
     char *w;
-    void *x, *out, *scales;
+    void *x, *out, *scales, *scratch;
     uint32_t rows, n, k, copies;
     bool output, packed;
 };
 
 static struct matrix weights_of(const struct product_bench *p, uint32_t i) {
-    struct matrix w = {.type = p->type, .rows = p->n, .cols = p->k, .segment_count = 1};
+    struct matrix w = {
+        .type = p->type, .compute = p->compute, .rows = p->n, .cols = p->k, .segment_count = 1};
     w.segments[0].data = p->w + (size_t)(i % p->copies) * p->n * storage_bytes(p->type, p->k);
     w.segments[0].packed = p->packed ? w.segments[0].data : NULL;
     w.segments[0].rows = p->n;
@@ -63,7 +65,8 @@ static void put_product(struct bench *b, void *ctx, uint32_t i) {
                                                        .w = &w,
                                                        .rows = p->rows,
                                                        .class_rows = p->output ? p->rows : 0,
-                                                       .out_stride = p->n});
+                                                       .out_stride = p->n,
+                                                       .scratch = p->scratch});
 }
 
 /* As the loader does it. */
@@ -79,25 +82,53 @@ static void pack_weights(struct bench *b, struct product_bench *p) {
     p->packed = true;
 }
 
-static void one_product(struct bench *b, const char *what, enum storage_type type, uint32_t rows,
-                        uint32_t n, uint32_t k, bool output) {
+/* compute: of weights in fp8 also COMPUTE_FP8; passed over where the device has no such products. */
+static void one_product_to(struct bench *b, const char *what, enum storage_type type,
+                           enum compute_type compute, uint32_t rows, uint32_t n, uint32_t k,
+                           bool output) {
     size_t size = n * storage_bytes(type, k), scales = type == STORAGE_U4 ? (size_t)n * k / 32 : 0;
-    struct product_bench p = {.type = type, .rows = rows, .n = n, .k = k, .output = output};
+    struct product_bench p = {
+        .type = type, .compute = compute, .rows = rows, .n = n, .k = k, .output = output};
     p.copies = b->tiny ? 1 : (uint32_t)(CACHE_BYTES / size + 1);
     p.w = filled(b, size * p.copies);
     p.x = filled(b, (size_t)rows * k * 2);
     p.out = filled(b, (size_t)rows * n * 2);
     p.scales = storage_is_scaled(type) ? filled(b, scales ? scales : (size_t)n * 4) : NULL;
     pack_weights(b, &p);
-    char name[96], type_name[16] = "";
+    if (compute && !p.packed) {
+        bench_drop(b);
+        return;
+    }
+    if (compute)
+        p.scratch = bench_alloc(b, b->dev->ops->linear_scratch(b->dev, rows, k));
+    char name[96], type_name[24] = "";
     if (!storage_is_plain(type))
-        snprintf(type_name, sizeof type_name, ", %s", storage_name(type));
+        snprintf(type_name, sizeof type_name, ", %s%s%s", storage_name(type), compute ? " x " : "",
+                 compute ? compute_name(compute) : "");
     snprintf(name, sizeof name, "%s product, %u x [%u, %u] (%s%s)", output ? "output" : "prompt",
              rows, n, k, what, type_name);
     double t = bench_time(b, put_product, &p, p.copies > 20 ? p.copies : 20);
     bench_figure(b, name, t, (double)(size + scales) + (double)rows * (n + k) * 2,
                  2.0 * rows * n * k);
     bench_drop(b);
+}
+
+static void one_product(struct bench *b, const char *what, enum storage_type type, uint32_t rows,
+                        uint32_t n, uint32_t k, bool output) {
+    one_product_to(b, what, type, COMPUTE_F32, rows, n, k, output);
+}
+
+/* Of activations in fp8, with what rounds them: decode steps, and prompts. */
+static void rounded_products(struct bench *b) {
+    static const uint32_t rows[] = {1, 64, 256, 2048};
+    for (size_t r = 0; r < (b->tiny ? 1 : ARRAY_LEN(rows)); r++) {
+        const bool output = rows[r] < 2048;
+        one_product_to(b, b->tiny ? "tiny" : "8B gate, up", STORAGE_F8_E4M3, COMPUTE_FP8, rows[r],
+                       b->tiny ? 128 : 28672, b->tiny ? 256 : 4096, output);
+        if (!b->tiny)
+            one_product_to(b, "8B down", STORAGE_F8_E4M3, COMPUTE_FP8, rows[r], 4096, 14336,
+                           output);
+    }
 }
 
 /* Of quantised types, what decides: the largest product, and the one with the fewest blocks. */
@@ -353,6 +384,7 @@ static void one_sample(struct bench *b, const char *what, uint32_t rows, float t
 int bench_kernels(struct bench *b) {
     products(b);
     quantised_products(b);
+    rounded_products(b);
     attentions(b);
     by_rows(b);
     static const uint32_t rows[] = {1, 32, 64}; /* up to 32 by a cluster of blocks each */

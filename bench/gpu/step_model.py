@@ -3,7 +3,7 @@
 
 A prediction, not a measurement. Each number below has its reason beside it and is to be replaced by what ./dev gpu --run
 measures; the shapes are those that kernels/cuda/linear_hopper.cu and attention_decode.cuh choose. Prints a table in Markdown:
-bench/gpu/step_model.py [--context N] [--weights bf16|fp8|fp8-128|int8|q8_0|q4_0|int4|q4_k|q6_k|mxfp4] [--losses] [--ranks N].
+bench/gpu/step_model.py [--context N] [--weights bf16|fp8|fp8-128|fp8-fp8|int8|q8_0|q4_0|int4|q4_k|q6_k|mxfp4] [--losses] [--ranks N].
 """
 import math
 import sys
@@ -38,6 +38,9 @@ LOOP = {(8, 1): 153, "normed": 199, (16, 1): 149, (32, 1): 155, (64, 1): 201, (6
 PACKED = {
     "fp8": (1, {(8, 1): 175, "normed": 198, (32, 1): 162, (64, 1): 187, (64, 2): 330, (128, 2): 348}),
     "fp8-128": (1, {(8, 1): 201, "normed": 224, (32, 1): 200, (64, 1): 240, (64, 2): 434, (128, 2): 510}),
+    # activations in fp8 too (linear_fp8.cu, --compute fp8), by tests/machine_code_fp8.py --slots; the warp that copies with its ways
+    # of all clusters, of which a block goes one
+    "fp8-fp8": (1, {(8, 1): 132, (32, 1): 138, (64, 1): 147, (64, 2): 216, (128, 2): 256}),
     "int8": (1, {(8, 1): 160, "normed": 183, (32, 1): 148, (64, 1): 172, (64, 2): 300, (128, 2): 318}),
     "q8_0": (34 / 32, {(8, 1): 195, "normed": 219, (32, 1): 190, (64, 1): 245, (64, 2): 447, (128, 2): 587}),
     "q4_0": (18 / 32, {(8, 1): 172, (32, 1): 176, (64, 1): 230, (64, 2): 417, (128, 2): 558}),
@@ -78,7 +81,7 @@ NVLINK = 0.8 * 450e9  # bytes a second each way of an H200's links, of 450e9 on 
 # barriers of a block and the loads of what came, out of L2 (0.6).
 HOP = 2.5e-6
 NCCL_SUM = 22e-6  # send and receive in a group (20), then the addition: what it was before
-FP8_RATE = 1580e12  # operations a second of a floor for fp8 and int8; our products multiply in bf16
+FP8_RATE = 1580e12  # operations a second of fp8 and int8, twice those of bf16: of their floor, and of fp8-fp8; else we multiply in bf16
 
 
 def weight_bytes(kind):
@@ -128,9 +131,12 @@ def product(features, cols, rows, kind="bf16", prompt=False, normed=False):
     weights = features * cols * each
     # Two blocks with the same rows share x (a cluster): each brings half from L2, the other half comes from its neighbour.
     pair = t >= 64 and features // 64 % (2 * groups) == 0 and kind not in MINIMA
-    x_bytes = min(t, rows) * (4 if normed else 2) + 4 * normed  # rows that are not there are not read; the norm's weights are
+    # Rows that are not there are not read, but those of whole tiles are; the norm's weights are.
+    x_bytes = t if kind == "fp8-fp8" else min(t, rows) * (4 if normed else 2) + 4 * normed
+    # Four share weights too, two and two.
+    four = kind == "fp8-fp8" and pair and t == 128 and splits == 1 and blocks_t % 2 == 0
     block_bytes = (f * each + x_bytes) * cols_of_split
-    from_l2 = (f * each + x_bytes / (2 if pair else 1)) * cols_of_split
+    from_l2 = (f * each / (2 if four else 1) + x_bytes / (2 if pair else 1)) * cols_of_split
     # The last wave may be partly empty, which matters where one SM's port, sums or instructions bind, not DRAM or L2.
     waves = math.ceil(blocks / SMS)
     stages = math.ceil(cols_of_split / 64)
@@ -139,14 +145,16 @@ def product(features, cols, rows, kind="bf16", prompt=False, normed=False):
         "L2": blocks * from_l2 / L2,
         "SM's port": waves * block_bytes / PORT,
         "instructions": waves * stages * loop["normed" if normed else (t, groups)] / CLOCK,
-        "wgmma": waves * 2 * f * cols_of_split * max(t, 64) / (WGMMA / SMS),
+        "wgmma": waves * 2 * f * cols_of_split * max(t, 64) / ((FP8_RATE if kind == "fp8-fp8" else WGMMA) / SMS),
     }
     binds = max(times, key=times.get)
     # Splits hand their sums over: to the block's own shared memory, then all but a split's own from its neighbours.
     sums = f * t * 4
     turns = math.ceil(blocks / (SMS * (2 if t <= (64 if kind == "bf16" else 32) else 1)))
     merge = (sums / (128 * CLOCK) + sums * (splits - 1) / splits / PEERS + SPLITS) * turns if splits > 1 else 0
-    return times[binds] + merge + EDGE, binds
+    # Activations are rounded to fp8 by a kernel of their own, a block a row.
+    rounding = small(rows, cols * 3) if kind == "fp8-fp8" else 0
+    return times[binds] + merge + EDGE + rounding, binds
 
 
 def folds(rows, kind, features=0):

@@ -141,6 +141,9 @@ static int choose_compute(const char *want, enum cpu_isa isa, struct cpu_feature
         *out = *want == 'i' ? COMPUTE_INT8 : COMPUTE_BF16;
         return 0;
     }
+    if (!strncmp(want, "fp8", 3))
+        return error_set(err, ERR_UNSUPPORTED,
+                         "compute type '%s' is one of GPUs; a CPU has auto, f32, bf16, int8", want);
     if (strcmp(want, "auto"))
         return error_set(err, ERR_UNSUPPORTED,
                          "unknown compute type '%s'; known are auto, f32, bf16, int8", want);

@@ -113,6 +113,7 @@ void cuda_prepare(struct stream *s, const struct op_prepare *a);
 void cuda_embed(struct stream *s, const struct op_embed *a);
 void cuda_rmsnorm(struct stream *s, const struct op_rmsnorm *a);
 void cuda_linear(struct stream *s, const struct op_linear *a);
+size_t cuda_linear_scratch(const struct device *dev, uint32_t rows, uint32_t cols);
 size_t cuda_packed_bytes(const struct device *dev, const struct matrix *w, uint32_t chunk);
 bool cuda_gates(const struct device *dev, const struct matrix *w, enum activation activation);
 bool cuda_folds_norm(const struct device *dev, const struct matrix *w, uint32_t rows);

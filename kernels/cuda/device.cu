@@ -347,6 +347,7 @@ static struct ops make_ops(void) {
     o.embed = cuda_embed;
     o.rmsnorm = cuda_rmsnorm;
     o.linear = cuda_linear;
+    o.linear_scratch = cuda_linear_scratch;
     o.packed_bytes = cuda_packed_bytes;
     o.pack = cuda_pack;
     o.gates = cuda_gates;
@@ -409,6 +410,22 @@ static int choose_gemm(struct cuda_device *cuda, const struct device_options *op
     if (!rc)
         snprintf(cuda->dev.isa + used, sizeof cuda->dev.isa - used, "/cublaslt%zu", version);
     return rc;
+}
+
+/* What activations become before products; dev.compute tells. Types that are for CPUs count as f32. */
+static int choose_compute(struct cuda_device *cuda, const struct device_options *options,
+                          struct error *err) {
+    const char *compute = options->compute ? options->compute : "";
+    if (strcmp(compute, "fp8") && strcmp(compute, "fp8-prompts"))
+        return 0;
+    if (!cuda->hopper || cuda->dev.activation_type == STORAGE_F32)
+        return error_set(err, ERR_UNSUPPORTED,
+                         "compute type '%s' needs a GPU of compute capability 9.0 and activations "
+                         "in bf16 or f16; '%s' has %d.%d with %s",
+                         compute, cuda->dev.name, cuda->arch / 10, cuda->arch % 10,
+                         storage_name(cuda->dev.activation_type));
+    cuda->dev.compute = strcmp(compute, "fp8") ? COMPUTE_FP8_PROMPTS : COMPUTE_FP8;
+    return 0;
 }
 
 /* Which kernel attends to the rows of prompts on a Hopper GPU: TRIREME_PROMPT_ATTENTION is wgmma (the
@@ -510,6 +527,8 @@ static int cuda_device_open(const struct device_options *options, struct device 
     rc = use_kernels(cuda, err);
     if (!rc)
         rc = choose_gemm(cuda, options, err);
+    if (!rc)
+        rc = choose_compute(cuda, options, err);
     if (!rc)
         rc = choose_prompt_attention(cuda, err);
     if (rc)

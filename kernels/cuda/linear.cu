@@ -1,7 +1,7 @@
 /*
  * linear.cu - out[t, n] = sum_k x[t, k] * w[n, k] + bias[n] (kernels/ops.h: op_linear), four ways;
- * two more, on sm_90a, are linear_hopper.cu (16-bit weights in tiles) and linear_packed.cu
- * (quantized ones in units).
+ * three more, on sm_90a, are linear_hopper.cu (16-bit weights in tiles), linear_packed.cu
+ * (quantized ones in units) and linear_fp8.cu (those in fp8, with x in fp8).
  *
  * rows (output class, 16-bit types): a team of four warps makes 16 or 32 features of up to 64 rows,
  * and a block has one, two or four teams (struct rows_shape). Weights stream through a ring of
@@ -440,6 +440,24 @@ static uint32_t units_from(const struct matrix *w, uint32_t first) {
     return count;
 }
 
+/* Segments that are one launch, with x as it is or rounded as the matrix says. */
+static void linear_units(struct stream *s, const struct op_linear *a, const struct product &p,
+                         const struct matrix_segment *segments, uint32_t count,
+                         enum storage_type type) {
+    const enum compute_type compute = a->w->compute;
+    const uint32_t rest = a->rows - a->class_rows;
+    if (compute & COMPUTE_FP8) {
+        linear_fp8(s, p, a->class_rows, segments, count, a->scratch);
+    } else if (compute & COMPUTE_FP8_PROMPTS && rest) {
+        if (a->class_rows)
+            linear_packed(s, product_rows(p, 0, a->class_rows), a->class_rows, segments, count,
+                          type);
+        linear_fp8(s, product_rows(p, a->class_rows, rest), 0, segments, count, a->scratch);
+    } else {
+        linear_packed(s, p, a->class_rows, segments, count, type);
+    }
+}
+
 static void linear_segment(struct stream *s, const struct product &p, enum storage_type weights,
                            uint32_t class_rows) {
     const enum storage_type act = s->dev->activation_type;
@@ -466,7 +484,7 @@ static void linear_gated(struct stream *s, const struct op_linear *a) {
     if (storage_is_plain(segment_type(w, &half[0])))
         linear_hopper(s, p, a->class_rows);
     else
-        linear_packed(s, p, a->class_rows, half, 2, segment_type(w, &half[0]));
+        linear_units(s, a, p, half, 2, segment_type(w, &half[0]));
 }
 
 /* Of weights of 8 bits: where a matrix has more blocks of 64 features than an H100 has SMs, all of them read more
@@ -477,7 +495,8 @@ enum : uint32_t { PACKED_TILE = 64, WIDE_TILES = 132, WIDE_NORMED_ROWS = 6 };
  * wait for instructions at few rows, and would for those of the norm too. */
 bool cuda_folds_norm(const struct device *dev, const struct matrix *w, uint32_t rows) {
     const bool wide = w->rows / PACKED_TILE > WIDE_TILES;
-    if (!((const struct cuda_device *)dev)->hopper || rows > NORMED_ROWS || w->rows % NORM_GROUP)
+    if (!((const struct cuda_device *)dev)->hopper || rows > NORMED_ROWS || w->rows % NORM_GROUP ||
+        w->compute & COMPUTE_FP8)
         return false;
     for (uint32_t i = 0; i < w->segment_count; i++) {
         const enum storage_type type = segment_type(w, &w->segments[i]);
@@ -555,7 +574,7 @@ void cuda_linear(struct stream *s, const struct op_linear *a) {
                                   residual_from(a->residual, n),
                                   rope_of(a->rope)};
         if (units)
-            linear_packed(s, p, a->class_rows, segment, units, type);
+            linear_units(s, a, p, segment, units, type);
         else if (features && segment->packed && storage_is_plain(type))
             linear_tiled(s, p, *segment, a->class_rows);
         else if (features && storage_is_plain(type))

@@ -58,6 +58,9 @@ void linear_hopper(struct stream *s, const struct product &p, uint32_t class_row
  * each other, each packed_alike the first. p.features: of all; p.w: none. As linear_hopper. */
 void linear_packed(struct stream *s, const struct product &p, uint32_t class_rows,
                    const struct matrix_segment *segments, uint32_t count, enum storage_type type);
+/* The same of weights in fp8, with x rounded to fp8 in `scratch` (linear_fp8.cu); cols: whole times 128. */
+void linear_fp8(struct stream *s, const struct product &p, uint32_t class_rows,
+                const struct matrix_segment *segments, uint32_t count, void *scratch);
 /* Whether weights of this type, in units, are those of products that make a norm (op_linear.norm). */
 bool packed_folds_norm(enum storage_type type);
 bool packed_alike(const struct matrix_segment &a, const struct matrix_segment &b, uint32_t cols);

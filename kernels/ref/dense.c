@@ -100,6 +100,35 @@ static void ref_bf16_linear(const struct op_linear *a) {
     mem_free(x);
 }
 
+/* x as fp8 has it (ops.h). */
+static void round_to_fp8(float *out, const float *x, uint32_t cols) {
+    float most = 0;
+    for (uint32_t k = 0; k < cols; k++)
+        most = fabsf(x[k]) > most || isnan(x[k]) ? fabsf(x[k]) : most;
+    const bool none = most < 0x1p-100f;
+    const float scale = none ? 0 : most / 448, inverse = none ? 0 : 448 / most;
+    for (uint32_t k = 0; k < cols; k++) {
+        uint8_t code = f32_to_e4m3(x[k] * inverse);
+        out[k] = storage_get(STORAGE_F8_E4M3, &code, 0) * scale;
+    }
+}
+
+/* The same product of rows that are rounded, from `first` on. */
+static void ref_fp8_linear(struct stream *s, const struct op_linear *a) {
+    struct matrix w = *a->w;
+    const uint32_t first = w.compute & COMPUTE_FP8 ? 0 : a->class_rows;
+    float *x = mem_alloc((size_t)a->rows * w.cols * sizeof *x);
+    memcpy(x, a->x, (size_t)a->rows * w.cols * sizeof *x);
+    for (uint32_t t = first; t < a->rows; t++)
+        round_to_fp8(x + (size_t)t * w.cols, (const float *)a->x + (size_t)t * w.cols, w.cols);
+    struct op_linear plain = *a;
+    w.compute = COMPUTE_F32;
+    plain.w = &w;
+    plain.x = x;
+    ref_linear(s, &plain);
+    mem_free(x);
+}
+
 static void ref_gated_linear(struct stream *s, const struct op_linear *a) {
     const uint32_t width = a->w->rows / 2;
     struct op_linear whole = *a;
@@ -135,6 +164,10 @@ void ref_linear(struct stream *s, const struct op_linear *a) {
     }
     if (a->w->compute == COMPUTE_BF16) {
         ref_bf16_linear(a);
+        return;
+    }
+    if (a->w->compute & (COMPUTE_FP8 | COMPUTE_FP8_PROMPTS)) {
+        ref_fp8_linear(s, a);
         return;
     }
     for (uint32_t n = 0; n < a->w->rows; n++)

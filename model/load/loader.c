@@ -484,6 +484,8 @@ static int check_arranged(struct loader *l, const struct matrix *m,
 int loader_pack(struct loader *l, struct matrix *m, enum pack_place place) {
     struct device *dev = l->w->dev;
     m->compute = device_compute(dev, m);
+    if (m->compute & (COMPUTE_FP8 | COMPUTE_FP8_PROMPTS))
+        l->w->fp8_cols = MAX(l->w->fp8_cols, m->cols);
     for (uint32_t i = 0; i < m->segment_count && dev->ops->packed_bytes; i++) {
         size_t size = dev->ops->packed_bytes(dev, m, i);
         void *packed = NULL;

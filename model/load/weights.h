@@ -48,6 +48,7 @@ struct model_weights {
     struct score_head score;
     struct layer_weights *layers; /* owned */
     uint64_t byte_count;          /* of matrices and vectors */
+    uint32_t fp8_cols;            /* of the widest product that rounds its x to fp8; 0: none does */
     enum storage_type main_type;  /* of the first matrix of a layer */
     struct weight_memory *memory; /* owned: what has to be given back */
 };

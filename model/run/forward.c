@@ -63,6 +63,10 @@ static size_t list_buffers(struct forward *f, struct buffer out[FORWARD_BUFFERS_
     if (dev->ops->folds_norm)
         out[n++] = (struct buffer){(void **)&f->squares,
                                    sizeof *f->squares * rows * (spec->hidden / NORM_GROUP + 1)};
+    if (f->model->weights.fp8_cols)
+        out[n++] = (struct buffer){&f->linear_scratch,
+                                   dev->ops->linear_scratch(dev, MAX(f->max_rows, head_rows(f)),
+                                                            f->model->weights.fp8_cols)};
     if (any_parallel(spec)) {
         out[n++] = (struct buffer){&f->delta_ffn, act * rows * spec->hidden};
         out[n++] = (struct buffer){&f->normed_ffn, act * rows * spec->hidden};
@@ -248,7 +252,8 @@ struct op_linear forward_product_of(const struct forward *f, void *out, const vo
                               .w = w,
                               .rows = f->batch.row_count,
                               .class_rows = f->batch.output_count,
-                              .out_stride = w->rows};
+                              .out_stride = w->rows,
+                              .scratch = f->linear_scratch};
 }
 
 void forward_product(struct forward *f, struct stream *s, void *out, const void *x,
@@ -533,7 +538,8 @@ static const void *final_rows(struct forward *f, struct stream *s, uint32_t coun
                                                .w = project,
                                                .rows = count,
                                                .class_rows = count,
-                                               .out_stride = project->rows});
+                                               .out_stride = project->rows,
+                                               .scratch = f->linear_scratch});
     return f->head_x;
 }
 
@@ -585,7 +591,8 @@ void forward_logits(struct forward *f, struct stream *s, uint32_t first, uint32_
                                        .rows = count,
                                        .class_rows = count,
                                        .out_stride = f->model->weights.head.rows,
-                                       .out_f32 = true});
+                                       .out_f32 = true,
+                                       .scratch = f->linear_scratch});
     if (f->own_logits)
         f->ranks->gather(f->ranks_ctx, s, f->logits, spec->vocab, f->own_logits, count);
     if (spec->logit_scale != 1 || spec->logit_soft_cap != 0)

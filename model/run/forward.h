@@ -28,6 +28,7 @@ struct forward {
     void *delta, *normed; /* act [max_rows, hidden] */
     /* of x (ops.h: norm_of_x), of a step that products norm; NULL: on this device none do */
     float *squares;
+    void *linear_scratch;         /* of products whose x is rounded to fp8; NULL: there is none */
     void *delta_ffn, *normed_ffn; /* the same, where a layer is parallel; else NULL */
     /* what the first layer keeps for the others (layer_kinds.h), act [max_rows, hidden]; else NULL */
     void *first_values;

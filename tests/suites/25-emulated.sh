@@ -30,7 +30,7 @@ programs=$(drawn 3 $(emulated_programs))
 must_build emulated.build_tests release $programs
 # Every access of the kernels watched for races, on the short sweeps.
 # shellcheck disable=SC2046
-watched=$(lot $(drawn 2 test_race_rows test_race_sample test_race_linear test_race_state test_race_attention))
+watched=$(lot $(drawn 2 test_race_rows test_race_sample test_race_linear test_race_packed test_race_fp8 test_race_state test_race_attention))
 # shellcheck disable=SC2086
 if build release $watched >&2; then
     LONG=0 RUN_SECONDS=${RUN_SECONDS:+120} run_programs "$BUILD_RELEASE" emulated. '' $watched

@@ -58,6 +58,11 @@ if [ -f "$work/linear_packed.sm_90a.o" ] && [ -n "${CUOBJDUMP:-}" ]; then
     wrong=$(python3 tests/machine_code_packed.py "$CUOBJDUMP" "$work/linear_packed.sm_90a.o" 2>&1 | tr '\n' ';')
     if [ -z "$wrong" ]; then ok nvcc.machine_code_packed; else not_ok nvcc.machine_code_packed "$wrong"; fi
 fi
+# The same of the product with weights and activations in fp8.
+if [ -f "$work/linear_fp8.sm_90a.o" ] && [ -n "${CUOBJDUMP:-}" ]; then
+    wrong=$(python3 tests/machine_code_fp8.py "$CUOBJDUMP" "$work/linear_fp8.sm_90a.o" 2>&1 | tr '\n' ';')
+    if [ -z "$wrong" ]; then ok nvcc.machine_code_fp8; else not_ok nvcc.machine_code_fp8 "$wrong"; fi
+fi
 # The same of decode attention, with the number of kernels that each file is to have.
 for file in attention_decode=8 attention_decode_narrow=6; do
     object=$work/${file%=*}.sm_90a.o

@@ -33,10 +33,11 @@ struct rig {
     int owned_count;
 };
 
-static inline struct rig rig_open(enum storage_type act) {
+/* compute: of the emulated device (device_options); NULL: as usual. */
+static inline struct rig rig_open_to(enum storage_type act, const char *compute) {
     struct rig r = {.act = act};
     struct error err;
-    struct device_options emulated = {.kind = "cuda", .activation = act},
+    struct device_options emulated = {.kind = "cuda", .activation = act, .compute = compute},
                           ref = {.isa = "ref", .thread_count = 1};
     if (device_open(&emulated, &r.dev, &err) || device_open(&ref, &r.ref, &err))
         abort();
@@ -44,6 +45,9 @@ static inline struct rig rig_open(enum storage_type act) {
     r.ref_stream = stream_new(r.ref);
     r.event = event_new(r.dev);
     return r;
+}
+static inline struct rig rig_open(enum storage_type act) {
+    return rig_open_to(act, NULL);
 }
 
 static inline bool rig_wait(struct rig *r) {
