@@ -9,7 +9,8 @@
  * A unit is consecutive rows of one run and one KV head, up to UNIT_QUERIES queries (rows x the
  * heads of the group). The cache is walked in splits of ATTENTION_SPLIT positions at absolute
  * places, each split by all of the unit's queries while it is near, in tiles of QUERIES that share
- * every load of K and V. A split gives each query a maximum m, a sum l and a vector acc; splits are
+ * every load of K and V. Where queries are many, all tiles meet a few positions, made f32 once,
+ * before the next ones. A split gives each query a maximum m, a sum l and a vector acc; splits are
  * merged in ascending order:
  *     M' = max(M, m), L' = L e^(M - M') + l e^(m - M'), A' = A e^(M - M') + acc e^(m - M').
  * Order for one query: scores by dims ascending, l in VW lanes, acc by positions ascending. None of
@@ -18,7 +19,8 @@
  */
 enum {
     ATTENTION_DIM_MAX = 512,
-    UNIT_QUERIES = VW == 8 ? 48 : 32,
+    UNIT_QUERIES = VW == 8 ? 96 : 64, /* most of a unit */
+    UNIT_QUERIES_LEAST = UNIT_QUERIES / 2,
     TILE_QUERIES = 256,  /* most of a unit in attention_tiles.inc.h */
     TILE_VALUES = 32768, /* ... and of their numbers; ATTENTION_DIM_MAX * TILE_QUERIES_LEAST */
     TILE_QUERIES_LEAST = 64,
@@ -81,7 +83,7 @@ static void cpu_rope_kv(struct stream *s, const struct op_rope_kv *a) {
 
 struct partial {
     float max, sum;
-    float acc[]; /* head_dim */
+    float acc[] __attribute__((aligned(64))); /* head_dim */
 };
 
 struct queries {
@@ -291,42 +293,44 @@ static const void *v_of(const struct kv_view *kv, const void *layer, uint32_t g)
            storage_bytes(kv->type, ((size_t)kv->kv_heads + g) * kv->head_dim * kv->block_tokens);
 }
 
-/* acc += p v over the split that begins at `start`: positions all queries see together, those only
- * some see alone; each query's in ascending order. */
-static void add_split_values(const struct kv_view *kv, uint32_t slot, uint32_t g, uint32_t start,
-                             const struct queries *qs, float *const *p, float *const *acc) {
-    uint32_t lo = 0, hi = UINT32_MAX, first = UINT32_MAX, last = 0;
+/* Of the positions of some queries: those that all see, [lo, hi), and those that one sees, [first,
+ * last). */
+struct span_of_queries {
+    uint32_t lo, hi, first, last;
+};
+static struct span_of_queries span_of(const struct queries *qs) {
+    struct span_of_queries span = {.hi = UINT32_MAX, .first = UINT32_MAX};
     for (int i = 0; i < qs->count; i++) {
-        lo = MAX(lo, qs->lo[i]);
-        hi = MIN(hi, qs->hi[i]);
-        first = MIN(first, qs->lo[i]);
-        last = MAX(last, qs->hi[i]);
+        span.lo = MAX(span.lo, qs->lo[i]);
+        span.hi = MIN(span.hi, qs->hi[i]);
+        span.first = MIN(span.first, qs->lo[i]);
+        span.last = MAX(span.last, qs->hi[i]);
     }
-    for (uint32_t block = first / kv->block_tokens * kv->block_tokens; block < last;
-         block += kv->block_tokens) {
-        const void *v = v_of(kv, kv_layer(kv, slot, block), g);
-        uint32_t end = block + kv->block_tokens, from = MAX(lo, block), to = MIN(hi, end);
-        bool together = lo < hi && from < to;
-        float *block_p[QUERIES];
-        for (int i = 0; i < qs->count; i++) {
-            block_p[i] = p[i] + (block - start);
-            uint32_t before = MIN(together ? from : end, qs->hi[i]), at = MAX(qs->lo[i], block);
-            if (at < before)
-                ADD_VALUES[kv->type][0](&block_p[i], v, kv->head_dim, at - block,
-                                        MIN(before, end) - block, &acc[i]);
-        }
-        if (!together)
-            continue;
-        for (int i = 0, n; i < qs->count; i += n) {
-            n = next_queries(qs->count - i);
-            ADD_VALUES[kv->type][n - 1](block_p + i, v, kv->head_dim, from - block, to - block,
-                                        acc + i);
-        }
-        for (int i = 0; i < qs->count; i++)
-            if (to < MIN(qs->hi[i], end))
-                ADD_VALUES[kv->type][0](&block_p[i], v, kv->head_dim, to - block,
-                                        MIN(qs->hi[i], end) - block, &acc[i]);
+    return span;
+}
+
+/* acc += p v over the positions [at, end), of which v is the first's and p[i][0] its weight:
+ * positions that all queries see together, those that some see alone; each query's in ascending
+ * order. */
+static void add_positions(enum storage_type type, const void *v, uint32_t dim, uint32_t at,
+                          uint32_t end, const struct queries *qs,
+                          const struct span_of_queries *span, float *const *p, float *const *acc) {
+    uint32_t from = MAX(span->lo, at), to = MIN(span->hi, end);
+    bool together = span->lo < span->hi && from < to;
+    for (int i = 0; i < qs->count; i++) {
+        uint32_t before = MIN(together ? from : end, qs->hi[i]), own = MAX(qs->lo[i], at);
+        if (own < before)
+            ADD_VALUES[type][0](&p[i], v, dim, own - at, MIN(before, end) - at, &acc[i]);
     }
+    if (!together)
+        return;
+    for (int i = 0, n; i < qs->count; i += n) {
+        n = next_queries(qs->count - i);
+        ADD_VALUES[type][n - 1](p + i, v, dim, from - at, to - at, acc + i);
+    }
+    for (int i = 0; i < qs->count; i++)
+        if (to < MIN(qs->hi[i], end))
+            ADD_VALUES[type][0](&p[i], v, dim, to - at, MIN(qs->hi[i], end) - at, &acc[i]);
 }
 
 /* rows[i][j - start] *= the scale of position j, over whole blocks from `first` to `last`: of an
@@ -345,15 +349,23 @@ static void apply_scales(const struct kv_view *kv, uint32_t slot, uint32_t head,
     }
 }
 
+/* Scores of a tile's queries, multiplied by the keys' scales already, to weights. */
+static void weigh_split(const struct op_attention *a, const struct queries *qs, uint32_t start,
+                        uint32_t end, float *const *scores, struct partial *const *partials) {
+    for (int i = 0; i < qs->count && (a->soft_cap != 0 || a->slopes); i++)
+        cap_and_bias(scores[i], qs, i, start, a->soft_cap);
+    for (int i = 0; i < qs->count; i++)
+        softmax_split(scores[i], qs->lo[i] - start, qs->hi[i] - start, end, partials[i]);
+}
+
 /* One split for a tile of queries: fills partials[i]. */
 static void attend_split(const struct op_attention *a, uint32_t slot, uint32_t g, uint32_t start,
                          const struct queries *qs, struct partial *const *partials) {
     const struct kv_view *kv = a->kv;
+    const struct span_of_queries span = span_of(qs);
     float scores[QUERIES][ATTENTION_SPLIT] __attribute__((aligned(64))), *p[QUERIES], *acc[QUERIES];
-    uint32_t first = UINT32_MAX, last = 0, tokens = kv->block_tokens;
+    uint32_t first = span.first, last = span.last, tokens = kv->block_tokens;
     for (int i = 0; i < qs->count; i++) {
-        first = MIN(first, qs->lo[i]);
-        last = MAX(last, qs->hi[i]);
         p[i] = scores[i];
         acc[i] = partials[i]->acc;
         memset(acc[i], 0, kv->head_dim * sizeof(float));
@@ -368,14 +380,195 @@ static void attend_split(const struct op_attention *a, uint32_t slot, uint32_t g
                                    tokens, a->scale, at + i);
         }
     }
-    uint32_t end = (last - start + tokens - 1) / tokens * tokens;
     apply_scales(kv, slot, g, start, first, last, qs->count, p);
-    for (int i = 0; i < qs->count && (a->soft_cap != 0 || a->slopes); i++)
-        cap_and_bias(scores[i], qs, i, start, a->soft_cap);
-    for (int i = 0; i < qs->count; i++)
-        softmax_split(scores[i], qs->lo[i] - start, qs->hi[i] - start, end, partials[i]);
+    weigh_split(a, qs, start, (last - start + tokens - 1) / tokens * tokens, p, partials);
     apply_scales(kv, slot, kv->kv_heads + g, start, first, last, qs->count, p);
-    add_split_values(kv, slot, g, start, qs, p, acc);
+    for (uint32_t block = first / tokens * tokens; block < last; block += tokens) {
+        float *at[QUERIES];
+        for (int i = 0; i < qs->count; i++)
+            at[i] = p[i] + (block - start);
+        add_positions(kv->type, v_of(kv, kv_layer(kv, slot, block), g), kv->head_dim, block,
+                      block + tokens, qs, &span, at, acc);
+    }
+}
+
+/* ---- one split of the cache for all queries of a unit ---- */
+
+/* Keys and values of a few positions become f32 once and meet all tiles while they are in the first
+ * cache. The numbers are those that a tile alone makes of them, so the bits are, too. */
+enum {
+    KEYS_WIDE = 2 * VW, /* positions: what a tile holds of sums */
+    VALUES_WIDE = 2048, /* numbers; or one position's, where there are more dims */
+    LINES_A_TILE = 16,  /* of memory that are asked for ahead */
+    TILES_MAX = UNIT_QUERIES / QUERIES + 2,
+    TOGETHER_LEAST = 2 * QUERIES, /* more queries than these pay for it */
+    SCORES_STRIDE =
+        ATTENTION_SPLIT + 16 /* or all queries' would lie in the same lines of a cache */
+};
+
+#define PARTIAL_BYTES(dim) ((sizeof(struct partial) + (dim) * sizeof(float) + 63) / 64 * 64)
+
+struct unit_space {
+    float wide[MAX(ATTENTION_DIM_MAX * KEYS_WIDE, VALUES_WIDE)] __attribute__((aligned(64)));
+    float scores[UNIT_QUERIES][SCORES_STRIDE] __attribute__((aligned(64)));
+    float q[UNIT_QUERIES * ATTENTION_DIM_MAX] __attribute__((aligned(64)));
+    /* [query] of PARTIAL_BYTES(head_dim): of all splits so far, of the one at hand */
+    char totals[UNIT_QUERIES * PARTIAL_BYTES(ATTENTION_DIM_MAX)] __attribute__((aligned(64))),
+        splits[UNIT_QUERIES * PARTIAL_BYTES(ATTENTION_DIM_MAX)] __attribute__((aligned(64)));
+};
+
+/* A tile's queries and where what they have lies. */
+struct query_tile {
+    struct queries qs;
+    struct span_of_queries span;
+    float *scores[QUERIES], *acc[QUERIES];
+    struct partial *partials[QUERIES], *totals[QUERIES];
+};
+
+/* Keys of a block, [dim, tokens]: its VW positions from `at` on to out, [dim, KEYS_WIDE]. */
+ALWAYS_INLINE void load_keys_as(const enum storage_type type, const void *k, uint32_t tokens,
+                                uint32_t at, uint32_t dim, float *out) {
+    for (uint32_t d = 0; d < dim; d++)
+        v_store(out + d * KEYS_WIDE, v_load_as(type, k, (size_t)d * tokens + at));
+}
+static void load_keys(enum storage_type type, const void *k, uint32_t tokens, uint32_t at,
+                      uint32_t dim, float *out) {
+    switch (type) {
+    case STORAGE_F32: load_keys_as(STORAGE_F32, k, tokens, at, dim, out); break;
+    case STORAGE_F16: load_keys_as(STORAGE_F16, k, tokens, at, dim, out); break;
+    case STORAGE_F8_E4M3: load_keys_as(STORAGE_F8_E4M3, k, tokens, at, dim, out); break;
+    case STORAGE_I8: load_keys_as(STORAGE_I8, k, tokens, at, dim, out); break;
+    default: load_keys_as(STORAGE_BF16, k, tokens, at, dim, out); break;
+    }
+}
+/* `count` numbers of v from number `from` on. */
+ALWAYS_INLINE void load_values_as(const enum storage_type type, const void *v, size_t from,
+                                  uint32_t count, float *out) {
+    uint32_t i = 0;
+    for (; i + VW <= count; i += VW)
+        v_store(out + i, v_load_as(type, v, from + i));
+    if (i < count)
+        v_store_n(out + i, v_load_as_n(type, v, from + i, count - i), count - i);
+}
+static void load_values(enum storage_type type, const void *v, size_t from, uint32_t count,
+                        float *out) {
+    switch (type) {
+    case STORAGE_F32: load_values_as(STORAGE_F32, v, from, count, out); break;
+    case STORAGE_F16: load_values_as(STORAGE_F16, v, from, count, out); break;
+    case STORAGE_F8_E4M3: load_values_as(STORAGE_F8_E4M3, v, from, count, out); break;
+    case STORAGE_I8: load_values_as(STORAGE_I8, v, from, count, out); break;
+    default: load_values_as(STORAGE_BF16, v, from, count, out); break;
+    }
+}
+
+#define SCORE_WIDE_COUNT(n)                                                                        \
+    static void score_wide_##n(const float *const *q, const float *keys, uint32_t dim,             \
+                               float scale, float *const *scores) {                                \
+        score_vectors(STORAGE_F32, n, 2, q, keys, dim, KEYS_WIDE, 0, scale, scores);               \
+    }
+SCORE_WIDE_COUNT(1)
+SCORE_WIDE_COUNT(2)
+SCORE_WIDE_COUNT(3)
+SCORE_WIDE_COUNT(4)
+#if VW == 16
+SCORE_WIDE_COUNT(8)
+#elif VW == 8
+SCORE_WIDE_COUNT(6)
+#endif
+static void (*const SCORE_WIDE[QUERIES])(const float *const *q, const float *keys, uint32_t dim,
+                                         float scale, float *const *scores) = OF_COUNTS(score_wide);
+
+/* Memory that is asked for while tiles are computed: a block's keys or values lie together, the
+ * next block's elsewhere, where no machine looks by itself. */
+struct lines_ahead {
+    const char *at, *end;
+};
+static struct lines_ahead lines_of(const void *from, size_t bytes) {
+    return (struct lines_ahead){.at = from, .end = (const char *)from + bytes};
+}
+ALWAYS_INLINE void fetch_lines(struct lines_ahead *ahead, int count) {
+    for (int i = 0; i < count && ahead->at < ahead->end; i++, ahead->at += 64)
+        __builtin_prefetch(ahead->at, 0, 2);
+}
+
+/* Scores of the tiles' queries for all positions that one of them sees. */
+static void score_tiles(const struct op_attention *a, uint32_t slot, uint32_t g, uint32_t start,
+                        const struct span_of_queries *all, const struct query_tile *tiles,
+                        uint32_t count, float *wide) {
+    const struct kv_view *kv = a->kv;
+    uint32_t dim = kv->head_dim, tokens = kv->block_tokens;
+    size_t block_bytes = storage_bytes(kv->type, (size_t)dim * tokens);
+    struct lines_ahead ahead = lines_of(NULL, 0);
+    for (uint32_t at = all->first / KEYS_WIDE * KEYS_WIDE; at < all->last; at += KEYS_WIDE) {
+        uint32_t next = (at / tokens + 1) * tokens;
+        if (next < all->last && (at == all->first / KEYS_WIDE * KEYS_WIDE || at % tokens == 0))
+            ahead = lines_of(k_of(kv, kv_layer(kv, slot, next), g), block_bytes);
+        for (uint32_t j = at; j < at + KEYS_WIDE; j += VW) {
+            /* of what nobody sees a block need not be there */
+            bool seen = j + VW > all->first && j < all->last;
+            uint32_t position = seen ? j : all->first / VW * VW;
+            load_keys(kv->type, k_of(kv, kv_layer(kv, slot, position), g), tokens,
+                      position % tokens, dim, wide + (j - at));
+        }
+        for (const struct query_tile *t = tiles; t < tiles + count; t++) {
+            float *scores[QUERIES];
+            if (at + KEYS_WIDE <= t->span.first || at >= t->span.last)
+                continue;
+            for (int i = 0; i < t->qs.count; i++)
+                scores[i] = t->scores[i] + (at - start);
+            for (int i = 0, n; i < t->qs.count; i += n) {
+                n = next_queries(t->qs.count - i);
+                SCORE_WIDE[n - 1](t->qs.q + i, wide, dim, a->scale, scores + i);
+            }
+            fetch_lines(&ahead, LINES_A_TILE);
+        }
+    }
+}
+
+/* acc += the tiles' weights times the values of all positions that one of their queries sees. */
+static void add_tiles(const struct kv_view *kv, uint32_t slot, uint32_t g, uint32_t start,
+                      const struct span_of_queries *all, const struct query_tile *tiles,
+                      uint32_t count, float *wide) {
+    uint32_t dim = kv->head_dim, tokens = kv->block_tokens,
+             step = MIN(MAX(VALUES_WIDE / dim, 1u), tokens);
+    size_t block_bytes = storage_bytes(kv->type, (size_t)dim * tokens);
+    struct lines_ahead ahead = lines_of(NULL, 0);
+    for (uint32_t at = all->first, end; at < all->last; at = end) {
+        uint32_t next = (at / tokens + 1) * tokens;
+        end = MIN(MIN(at + step, all->last), next);
+        if (next < all->last && (at == all->first || at % tokens == 0))
+            ahead = lines_of(v_of(kv, kv_layer(kv, slot, next), g), block_bytes);
+        load_values(kv->type, v_of(kv, kv_layer(kv, slot, at), g), (size_t)(at % tokens) * dim,
+                    (end - at) * dim, wide);
+        for (const struct query_tile *t = tiles; t < tiles + count; t++) {
+            float *p[QUERIES];
+            for (int i = 0; i < t->qs.count; i++)
+                p[i] = t->scores[i] + (at - start);
+            add_positions(STORAGE_F32, wide, dim, at, end, &t->qs, &t->span, p, t->acc);
+            fetch_lines(&ahead, LINES_A_TILE);
+        }
+    }
+}
+
+/* The split at `start` for the tiles' queries: fills their partials. */
+static void attend_tiles(const struct op_attention *a, uint32_t slot, uint32_t g, uint32_t start,
+                         const struct query_tile *tiles, uint32_t count, float *wide) {
+    const struct kv_view *kv = a->kv;
+    struct span_of_queries all = {.first = UINT32_MAX};
+    for (const struct query_tile *t = tiles; t < tiles + count; t++) {
+        all.first = MIN(all.first, t->span.first);
+        all.last = MAX(all.last, t->span.last);
+        for (int i = 0; i < t->qs.count; i++)
+            memset(t->acc[i], 0, kv->head_dim * sizeof(float));
+    }
+    score_tiles(a, slot, g, start, &all, tiles, count, wide);
+    for (const struct query_tile *t = tiles; t < tiles + count; t++) {
+        uint32_t first = t->span.first, last = t->span.last;
+        apply_scales(kv, slot, g, start, first, last, t->qs.count, t->scores);
+        weigh_split(a, &t->qs, start, (last - start + VW - 1) / VW * VW, t->scores, t->partials);
+        apply_scales(kv, slot, kv->kv_heads + g, start, first, last, t->qs.count, t->scores);
+    }
+    add_tiles(kv, slot, g, start, &all, tiles, count, wide);
 }
 
 /* Merges `from` into `into`; both begin at the same query. */
@@ -463,45 +656,74 @@ static void pick_queries(const struct op_attention *a, const struct attention_un
     }
 }
 
-#define PARTIAL_BYTES(dim) ((sizeof(struct partial) + (dim) * sizeof(float) + 63) / 64 * 64)
 /* TILE_QUERIES or fewer partials whose accs are TILE_VALUES or fewer. */
 #define TILE_TOTALS_BYTES                                                                          \
     (TILE_VALUES * sizeof(float) + TILE_QUERIES * (sizeof(struct partial) + 64))
+
+/* The unit's queries [first_query, end) that see something of the split at `start`, in tiles.
+ * Queries lie in space->q. Returns how many tiles. */
+static uint32_t cut_tiles(const struct op_attention *a, const struct attention_unit *u,
+                          uint32_t first_query, uint32_t end, uint32_t start,
+                          struct unit_space *space, struct query_tile *tiles) {
+    uint32_t dim = a->kv->head_dim, count = 0, idx[QUERIES];
+    for (uint32_t at = first_query, n; at < end; at += n) {
+        struct query_tile *t = &tiles[count];
+        n = next_tile(end - at);
+        pick_queries(a, u, at, n, start, &t->qs, idx);
+        for (int i = 0; i < t->qs.count; i++) {
+            uint32_t query = idx[i] - first_query;
+            struct partial *total = (struct partial *)(space->totals + query * PARTIAL_BYTES(dim));
+            t->qs.q[i] = space->q + query * dim;
+            t->scores[i] = space->scores[query];
+            t->totals[i] = total;
+            t->partials[i] = total->sum == -1 /* nothing yet */
+                                 ? total
+                                 : (struct partial *)(space->splits + query * PARTIAL_BYTES(dim));
+            t->acc[i] = t->partials[i]->acc;
+        }
+        t->span = span_of(&t->qs);
+        count += t->qs.count > 0;
+    }
+    return count;
+}
 
 /* Up to UNIT_QUERIES queries over all splits, in order. */
 static void attend_queries(const struct op_attention *a, const struct attention_unit *u,
                            uint32_t first_query) {
     const struct kv_view *kv = a->kv;
     uint32_t dim = kv->head_dim, group = a->heads / kv->kv_heads, slot = a->batch->slots[u->row];
+    uint32_t stride = (a->heads + 2 * kv->kv_heads) * dim;
     uint32_t last = last_of(a, u->row + u->rows - 1),
              first = attention_first(a, a->batch->positions[u->row]),
              end = MIN(first_query + UNIT_QUERIES, u->rows * group);
-    char totals[UNIT_QUERIES][PARTIAL_BYTES(ATTENTION_DIM_MAX)] __attribute__((aligned(64))),
-        splits[QUERIES][PARTIAL_BYTES(ATTENTION_DIM_MAX)] __attribute__((aligned(64)));
-    for (uint32_t i = first_query; i < end; i++)
-        ((struct partial *)totals[i - first_query])->sum = -1; /* nothing yet */
+    struct unit_space space;
+    for (uint32_t i = first_query; i < end; i++) {
+        struct partial *total =
+            (struct partial *)(space.totals + (i - first_query) * PARTIAL_BYTES(dim));
+        total->sum = -1;
+        memcpy(space.q + (i - first_query) * dim,
+               (const float *)a->qkv + (size_t)(u->row + i / group) * stride +
+                   (size_t)(u->g * group + i % group) * dim,
+               dim * sizeof(float));
+    }
     for (uint32_t start = first / ATTENTION_SPLIT * ATTENTION_SPLIT; start <= last;
-         start += ATTENTION_SPLIT)
-        for (uint32_t tile = first_query, n; tile < end; tile += n) {
-            struct queries qs;
-            struct partial *split[QUERIES], *total[QUERIES];
-            uint32_t idx[QUERIES];
-            n = next_tile(end - tile);
-            pick_queries(a, u, tile, n, start, &qs, idx);
-            if (qs.count == 0)
-                continue;
-            for (int i = 0; i < qs.count; i++) {
-                total[i] = (struct partial *)totals[idx[i] - first_query];
-                split[i] = total[i]->sum == -1 ? total[i] : (struct partial *)splits[i];
-            }
-            attend_split(a, slot, u->g, start, &qs, split);
-            for (int i = 0; i < qs.count; i++)
-                if (split[i] != total[i])
-                    merge(total[i], split[i], dim);
-        }
+         start += ATTENTION_SPLIT) {
+        struct query_tile tiles[TILES_MAX];
+        uint32_t count = cut_tiles(a, u, first_query, end, start, &space, tiles);
+        if (end - first_query > TOGETHER_LEAST)
+            attend_tiles(a, slot, u->g, start, tiles, count, space.wide);
+        else
+            for (const struct query_tile *t = tiles; t < tiles + count; t++)
+                attend_split(a, slot, u->g, start, &t->qs, t->partials);
+        for (const struct query_tile *t = tiles; t < tiles + count; t++)
+            for (int i = 0; i < t->qs.count; i++)
+                if (t->partials[i] != t->totals[i])
+                    merge(t->totals[i], t->partials[i], dim);
+    }
     for (uint32_t i = first_query; i < end; i++) {
         uint32_t h = u->g * group + i % group;
-        finish((struct partial *)totals[i - first_query], a->sinks ? a->sinks + h : NULL,
+        finish((struct partial *)(space.totals + (i - first_query) * PARTIAL_BYTES(dim)),
+               a->sinks ? a->sinks + h : NULL,
                (float *)a->out + ((size_t)(u->row + i / group) * a->heads + h) * dim, dim);
     }
 }
@@ -640,7 +862,7 @@ static uint32_t choose_splits(const struct attention_task *task, uint32_t units,
 static uint32_t queries_of_unit(const struct attention_task *task, uint32_t threads) {
     uint32_t queries = task->a->batch->row_count * task->a->heads / (4 * threads);
     if (!task->tiles)
-        return UNIT_QUERIES;
+        return MIN(MAX(queries, (uint32_t)UNIT_QUERIES_LEAST), (uint32_t)UNIT_QUERIES);
     return MIN(MAX(queries, (uint32_t)TILE_QUERIES_LEAST), tile_queries_of(task->a->kv->head_dim));
 }
 
