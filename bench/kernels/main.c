@@ -10,6 +10,7 @@
  *     bench_kernels long TOKENS MODEL              the same of one long prompt, and steps behind it
  *     bench_kernels pack MODEL                     leaves packed weights in TRIREME_CACHE_DIR
  *     bench_kernels linear TYPE OUTPUTS INPUTS [ROWS]  one product at some numbers of rows
+ *     bench_kernels experts TYPE OUTPUTS INPUTS EXPERTS TOP [ROWS]  a mixture's product
  *     bench_kernels attention [ISA]                attention over short and long caches
  *     bench_kernels sample [ISA]                   the sampler's settings
  *     bench_kernels write SHAPE FOLDER             the made-up model alone
@@ -106,6 +107,85 @@ static void bench_linear(struct device *dev, struct stream *s, const struct mach
     free(packed);
     free(x);
     free(out);
+}
+
+struct mixture {
+    enum storage_type type;
+    uint32_t outputs, inputs, experts, top;
+};
+
+/* Each row to `top` experts of its own, drawn by x. */
+static void draw_experts(const struct expert_plan *plan, const struct mixture *mix, uint32_t rows,
+                         uint64_t *x) {
+    uint32_t count[ROUTE_EXPERTS_MAX] = {0}, pairs = rows * mix->top;
+    for (uint32_t p = 0; p < pairs; p++) {
+        bool again = true;
+        while (again) {
+            *x = *x * 6364136223846793005u + 1442695040888963407u;
+            plan->chosen[p] = (uint32_t)(*x >> 33) % mix->experts;
+            again = false;
+            for (uint32_t q = p / mix->top * mix->top; q < p; q++)
+                again |= plan->chosen[q] == plan->chosen[p];
+        }
+        count[plan->chosen[p]]++;
+    }
+    plan->offsets[0] = 0;
+    for (uint32_t e = 0; e < mix->experts; e++)
+        plan->offsets[e + 1] = plan->offsets[e] + count[e];
+}
+
+/* The best round, by the bytes a second of the experts that got rows. */
+static void bench_experts(struct device *dev, struct stream *s, const struct machine *m,
+                          const struct mixture *mix, uint32_t rows) {
+    enum { ROUNDS = 60 };
+    const uint32_t n = mix->outputs, k = mix->inputs, pairs = rows * mix->top;
+    size_t size = storage_bytes(mix->type, (size_t)n * k), packed_size = 0;
+    struct matrix *experts = calloc(mix->experts, sizeof *experts);
+    char *w = malloc(size), *packed = NULL, what[96];
+    memset(w, 0x3c, size);
+    for (uint32_t e = 0; e < mix->experts; e++) {
+        struct matrix *one = &experts[e];
+        *one = (struct matrix){.type = mix->type,
+                               .rows = n,
+                               .cols = k,
+                               .segment_count = 1,
+                               .segments = {{.data = w, .rows = n}}};
+        one->compute = device_compute(dev, one);
+        if (e == 0 && one->compute && dev->ops->packed_bytes)
+            packed_size = dev->ops->packed_bytes(dev, one, 0);
+        if (packed_size && !packed)
+            packed = aligned_alloc(4096, (packed_size * mix->experts + 4095) / 4096 * 4096);
+        if (packed_size) {
+            dev->ops->pack(s, one, 0, packed + e * packed_size);
+            one->segments[0].packed = packed + e * packed_size;
+        }
+    }
+    struct expert_matrix all = {mix->type, n, k, mix->experts, experts};
+    uint32_t *ids = calloc(3 * pairs + mix->experts + 1, sizeof *ids);
+    float *x = zeroed((size_t)pairs * k), *out = zeroed((size_t)pairs * n);
+    struct expert_plan plan = {
+        .chosen = ids, .pairs = ids + pairs, .places = ids + 2 * pairs, .offsets = ids + 3 * pairs};
+    double best = 1e9, bytes = 0;
+    uint64_t draw = 1;
+    for (int r = 0; r < ROUNDS; r++) {
+        uint32_t active = 0;
+        draw_experts(&plan, mix, rows, &draw);
+        for (uint32_t e = 0; e < mix->experts; e++)
+            active += plan.offsets[e + 1] > plan.offsets[e];
+        int64_t start = bench_ns();
+        dev->ops->expert_linear(s, &(struct op_expert_linear){out, x, &all, &plan, rows, mix->top});
+        double t = (double)(bench_ns() - start) * 1e-9;
+        if (bytes == 0 || t / (active * (double)size) < best / bytes) {
+            best = t;
+            bytes = active * (double)size;
+        }
+    }
+    snprintf(what, sizeof what, "experts %s %u x %u of %u [%u, %u]", storage_name(mix->type), rows,
+             mix->top, mix->experts, n, k);
+    print_row(what, best, bytes, 2.0 * pairs * n * k, m);
+    void *arrays[] = {experts, w, packed, ids, x, out};
+    for (size_t i = 0; i < ARRAY_LEN(arrays); i++)
+        free(arrays[i]);
 }
 
 struct attention_shape {
@@ -423,6 +503,21 @@ static int bench_rows(const char *type_name, uint32_t n, uint32_t k, uint32_t on
     return 0;
 }
 
+static int bench_mixture(char **argv, uint32_t only, struct device *dev, struct stream *s,
+                         const struct machine *m) {
+    static const uint32_t rows[] = {1, 4, 8, 16, 32};
+    struct mixture mix = {storage_parse(argv[0]), (uint32_t)atoi(argv[1]), (uint32_t)atoi(argv[2]),
+                          (uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4])};
+    if (mix.type == STORAGE_NONE || !mix.outputs || !mix.inputs || !mix.top ||
+        mix.top > mix.experts || mix.experts > ROUTE_EXPERTS_MAX)
+        return fprintf(stderr, "experts wants a type, outputs, inputs, experts and how many of "
+                               "them a row goes to\n"),
+               1;
+    for (size_t i = 0; i < (only ? 1 : ARRAY_LEN(rows)); i++)
+        bench_experts(dev, s, m, &mix, only ? only : rows[i]);
+    return 0;
+}
+
 /* What a profile is taken of. */
 static int only_tokens(const char *what, int count, const char *path, uint32_t streams,
                        struct device *dev, struct stream *s, struct error *err) {
@@ -516,15 +611,17 @@ int main(int argc, char **argv) {
     cpu_time = getenv("TRIREME_BENCH_CPU_TIME") != NULL;
     bool tokens = argc > 3 && (!strcmp(argv[1], "decode") || !strcmp(argv[1], "prefill"));
     bool product = argc > 4 && !strcmp(argv[1], "linear"),
+         mixes = argc > 6 && !strcmp(argv[1], "experts"),
          attends = argc > 1 && !strcmp(argv[1], "attention"),
          samples = argc > 1 && !strcmp(argv[1], "sample");
     bool writes = argc > 3 && !strcmp(argv[1], "write"),
          speeds = argc > 2 && !strcmp(argv[1], "speeds"),
          packs = argc > 2 && !strcmp(argv[1], "pack"),
          is_long = argc > 3 && !strcmp(argv[1], "long") && atoi(argv[2]) > 0;
-    struct device_options options = {.isa = attends || samples                            ? argv[2]
-                                            : argc > 3 && !tokens && !product && !is_long ? argv[3]
-                                                                                          : NULL,
+    struct device_options options = {.isa = attends || samples ? argv[2]
+                                            : argc > 3 && !tokens && !product && !mixes && !is_long
+                                                ? argv[3]
+                                                : NULL,
                                      .compute = getenv("TRIREME_COMPUTE"),
                                      .spin_us = 100,
                                      .thread_count = cpu_time};
@@ -562,6 +659,8 @@ int main(int argc, char **argv) {
     if (product)
         return bench_rows(argv[2], (uint32_t)atoi(argv[3]), (uint32_t)atoi(argv[4]),
                           argc > 5 ? (uint32_t)atoi(argv[5]) : 0, dev, s, &m);
+    if (mixes)
+        return bench_mixture(argv + 2, argc > 7 ? (uint32_t)atoi(argv[7]) : 0, dev, s, &m);
     if (attends)
         return bench_attentions(dev, s, &m), 0;
     if (samples)

@@ -61,13 +61,14 @@ static uint32_t count_panels(const struct int8_variant *v, const struct matrix *
     return panels;
 }
 
-/* Panel `panel` of those of all segments. */
-static void multiply_panel(const struct int8_variant *v, const struct int8_product *p,
-                           uint32_t panel) {
-    uint32_t segment = 0;
-    while (panel >= int8_panels(v, &p->w->segments[segment]))
-        panel -= int8_panels(v, &p->w->segments[segment++]);
-    v->multiply(p, segment, panel);
+/* Panels [panel, end) of those of all segments. */
+static void multiply_panels(const struct int8_variant *v, const struct int8_product *p,
+                            uint32_t panel, uint32_t end) {
+    for (uint32_t i = 0, first = 0, count; i < p->w->segment_count; i++, first += count) {
+        count = int8_panels(v, &p->w->segments[i]);
+        for (; panel < end && panel < first + count; panel++)
+            v->multiply(p, i, panel - first);
+    }
 }
 
 struct multiply_task {
@@ -78,10 +79,8 @@ struct multiply_task {
 
 static void multiply_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct multiply_task *task = ctx;
-    uint32_t n = (uint32_t)unit_idx * task->panels_a_unit,
-             end = MIN(n + task->panels_a_unit, task->panels);
-    for (; n < end; n++)
-        multiply_panel(task->variant, &task->product, n);
+    uint32_t n = (uint32_t)unit_idx * task->panels_a_unit;
+    multiply_panels(task->variant, &task->product, n, MIN(n + task->panels_a_unit, task->panels));
 }
 
 void cpu_int8_linear(struct stream *s, const struct op_linear *a) {
@@ -107,15 +106,27 @@ struct expert_product {
     const struct int8_variant *variant;
     const struct op_expert_linear *a;
     struct expert_range range;
-    struct int8_rows x; /* the range's pairs */
-    uint32_t panels;    /* of one expert */
+    struct int8_rows x;                    /* the range's pairs */
+    uint32_t panels, panels_a_unit, units; /* of one expert */
 };
+
+/* Panels of a unit. They lie one behind the other, and a panel's product asks for memory ahead
+ * beyond its end, so one thread should take what follows, too. But threads should end at about the
+ * same time. */
+static uint32_t panels_of_unit(const struct int8_variant *v, const struct matrix *w,
+                               uint32_t active, uint32_t panels, uint32_t threads) {
+    enum { UNIT_BYTES = 256 << 10, UNITS_A_THREAD = 8 };
+    size_t most = UNIT_BYTES / int8_panel_bytes(v, w, &w->segments[0]),
+           even = (size_t)active * panels / (UNITS_A_THREAD * threads);
+    return (uint32_t)MAX(MIN(most, even), (size_t)1);
+}
 
 static void expert_unit(void *ctx, size_t unit_idx, int thread_idx) {
     const struct expert_product *task = ctx;
     const struct op_expert_linear *a = task->a;
-    uint32_t e = task->range.experts[unit_idx / task->panels], begin,
-             count = expert_range_pairs(a, &task->range, e, &begin);
+    uint32_t e = task->range.experts[unit_idx / task->units], begin,
+             count = expert_range_pairs(a, &task->range, e, &begin),
+             panel = (uint32_t)(unit_idx % task->units) * task->panels_a_unit;
     struct int8_product p = {.w = &a->w->experts[e],
                              .x = {.data = (char *)int8_values(&task->x, begin),
                                    .stride = task->x.stride,
@@ -124,7 +135,7 @@ static void expert_unit(void *ctx, size_t unit_idx, int thread_idx) {
                              .out =
                                  (float *)a->out + (size_t)(task->range.first + begin) * a->w->rows,
                              .out_stride = a->w->rows};
-    multiply_panel(task->variant, &p, (uint32_t)(unit_idx % task->panels));
+    multiply_panels(task->variant, &p, panel, MIN(panel + task->panels_a_unit, task->panels));
 }
 
 void cpu_int8_expert_linear(struct stream *s, const struct op_expert_linear *a) {
@@ -138,7 +149,10 @@ void cpu_int8_expert_linear(struct stream *s, const struct op_expert_linear *a) 
         uint32_t rows = task.range.count;
         task.x = quantize_rows(s, (const float *)a->x + (size_t)task.range.first * a->w->cols, rows,
                                a->w->cols);
-        cpu_loop(s, (size_t)task.range.active * task.panels,
+        task.panels_a_unit = panels_of_unit(v, &a->w->experts[0], task.range.active, task.panels,
+                                            s->dev->thread_count);
+        task.units = (task.panels + task.panels_a_unit - 1) / task.panels_a_unit;
+        cpu_loop(s, (size_t)task.range.active * task.units,
                  (size_t)rows * a->w->rows * a->w->cols / 32, expert_unit, &task);
     }
 }

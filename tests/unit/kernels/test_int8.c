@@ -317,6 +317,43 @@ TEST(passes_do_not_change_bits) {
     free_weights(&w);
 }
 
+/* Experts of two segments, so many panels that a thread's runs of them begin and end within both. */
+TEST(experts_have_the_bits_of_each_alone) {
+    enum { EXPERTS = 4, PAIRS = 44, OUTPUTS = 420, COLS = 64 };
+    static const uint32_t offsets[EXPERTS + 1] = {0, 1, 1, 6, PAIRS};
+    static const enum storage_type types[] = {STORAGE_Q4_0, STORAGE_Q8_0};
+    struct weights w[EXPERTS];
+    struct matrix experts[EXPERTS];
+    float *x = random_array(PAIRS * COLS), *got = guarded(PAIRS * OUTPUTS),
+          *want = guarded(PAIRS * OUTPUTS);
+    for (int e = 0; e < EXPERTS; e++) {
+        w[e] = make_weights(types, 2, (uint32_t[]){305, OUTPUTS - 305}, COLS);
+        experts[e] = w[e].m;
+    }
+    struct expert_plan plan = {.offsets = (uint32_t *)offsets};
+    struct expert_matrix all = {
+        .experts = experts, .expert_count = EXPERTS, .rows = OUTPUTS, .cols = COLS};
+    FOR_EACH_ISA(isa)
+    for (int threads = 1; threads <= 3; threads += 2) {
+        struct bench b = bench_open(isa, threads);
+        for (int e = 0; e < EXPERTS; e++)
+            run(&b, &experts[e], x + offsets[e] * COLS, offsets[e + 1] - offsets[e],
+                want + offsets[e] * OUTPUTS);
+        memset(got, 0xff, PAIRS * OUTPUTS * sizeof *got);
+        b.dev->ops->expert_linear(
+            b.stream, &(struct op_expert_linear){
+                          .out = got, .x = x, .w = &all, .plan = &plan, .rows = PAIRS, .top_k = 1});
+        EXPECT(same_bits(got, want, PAIRS * OUTPUTS));
+        EXPECT(guards_intact(got, PAIRS * OUTPUTS));
+        bench_close(&b);
+    }
+    for (int e = 0; e < EXPERTS; e++)
+        free_weights(&w[e]);
+    unguard(x);
+    unguard(got);
+    unguard(want);
+}
+
 TEST(a_device_takes_int8_where_it_was_asked_and_the_matrix_allows_it) {
     struct error err;
     struct device *dev = NULL;
