@@ -209,7 +209,7 @@ def test_keys_of_clients_are_read_again():
             return s.get("/v1/models", headers={"Authorization": f"Bearer {key}"})[0]
         write("first\n")
         with Serve(gateways=2, args=["--api-key-file", path, "--threads", 1, "--min-step-ms", 5]) as s:
-            told = lambda line, count: s.wait(lambda: s.log().count(line) >= count, 10, f"{count} of '{line}'")
+            told = lambda line, count: s.wait(lambda: s.log().count(line) >= count, 30, f"{count} of '{line}'")
             connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
             connection.request("POST", "/v1/completions", json.dumps(story), {"Content-Type": "application/json", "Authorization": "Bearer first"})
             answer = connection.getresponse()
