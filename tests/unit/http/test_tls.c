@@ -6,6 +6,8 @@
 #include <poll.h>
 #include <stdlib.h>
 
+enum { LONG_MS = 20000 }; /* more than a busy machine needs */
+
 static char folder[] = "/tmp/trm-http-tls-XXXXXX";
 
 static void remove_folder(void) {
@@ -47,7 +49,7 @@ static void free_tls(struct http_tls **tls) {
     http_tls_free(tls);
 }
 
-/* As BENCH, with a certificate; "tls" goes behind the server that uses it. */
+/* As BENCH, with a certificate and time to shake hands; "tls" goes behind the server that uses it. */
 #define TLS_BENCH(...)                                                                             \
     if (!have_certificate())                                                                       \
         SKIP("openssl", "there is no openssl command to make certificates with");                  \
@@ -56,7 +58,8 @@ static void free_tls(struct http_tls **tls) {
     if (made == ERR_UNSUPPORTED)                                                                   \
         SKIP("tls", "this build has no OpenSSL");                                                  \
     EXPECT_EQ(made, 0);                                                                            \
-    BENCH(b.config.tls = tls; __VA_ARGS__)
+    BENCH(b.config.tls = tls; b.config.head_deadline_ms = b.config.idle_timeout_ms = LONG_MS;      \
+          __VA_ARGS__)
 
 static int64_t handshakes(enum http_handshake outcome) {
     return metric_value(&http_metrics[HTTP_METRIC_HANDSHAKES], (int)outcome);
@@ -73,7 +76,7 @@ static bool counts(enum http_handshake outcome, int64_t before) {
 static bool exchange_in(struct ssl_st *session, int fd, const char *text, struct buf *in) {
     size_t sent = 0, len = strlen(text);
     struct error err;
-    for (int64_t end = clock_ms() + WIRE_TIMEOUT_MS; clock_ms() < end;) {
+    for (int64_t end = clock_ms() + LONG_MS; clock_ms() < end;) {
         char piece[4096];
         bool writes = sent < len;
         ssize_t rc = writes ? tls_client_write(session, text + sent, len - sent, &err)
@@ -97,7 +100,7 @@ TEST(server_answers_over_tls) {
     struct ssl_st *session;
     int64_t done = handshakes(HTTP_HANDSHAKE_DONE);
     int fd = wire_connect(b.port, 0);
-    EXPECT_EQ(tls_client_begin(&session, fd, "127.0.0.1", WIRE_TIMEOUT_MS, &err), 0);
+    EXPECT_EQ(tls_client_begin(&session, fd, "127.0.0.1", LONG_MS, &err), 0);
     EXPECT(exchange_in(
         session, fd,
         "POST /echo HTTP/1.1\r\n" H "Connection: close\r\nContent-Length: 5\r\n\r\nhello", &in));
@@ -111,11 +114,11 @@ TEST(server_answers_over_tls) {
 
 /* A large answer, past what one record and one socket buffer hold. */
 TEST(server_streams_much_over_tls) {
-    TLS_BENCH(b.config.write_timeout_ms = 5000);
+    TLS_BENCH(b.config.write_timeout_ms = LONG_MS);
     struct error err = {0};
     struct ssl_st *session;
     int fd = wire_connect(b.port, 4096);
-    EXPECT_EQ(tls_client_begin(&session, fd, "127.0.0.1", WIRE_TIMEOUT_MS, &err), 0);
+    EXPECT_EQ(tls_client_begin(&session, fd, "127.0.0.1", LONG_MS, &err), 0);
     EXPECT(exchange_in(session, fd, "GET /many?n=700000 HTTP/1.1\r\n" H "Connection: close\r\n\r\n",
                        &in));
     EXPECT(wire_decode_chunks(&in, &out) > 0);
@@ -155,7 +158,7 @@ TEST(server_hangs_up_on_noise_before_a_handshake) {
 
 /* Who says nothing is cut when a head would be, and counted. */
 TEST(server_waits_for_a_handshake_as_long_as_for_a_head) {
-    TLS_BENCH();
+    TLS_BENCH(b.config.head_deadline_ms = 200);
     int64_t late = handshakes(HTTP_HANDSHAKE_TIMEOUT);
     int fd = wire_connect(b.port, 0);
     EXPECT(wire_send_bytes(fd, "\x16\x03\x01\x02", 4));
@@ -167,7 +170,7 @@ TEST(server_waits_for_a_handshake_as_long_as_for_a_head) {
 
 /* Past the limit of connections strangers are not worth a handshake. */
 TEST(server_refuses_without_a_handshake_past_its_limit) {
-    TLS_BENCH(b.config.connections_max = 1; b.config.head_deadline_ms = 20000);
+    TLS_BENCH(b.config.connections_max = 1);
     int first = wire_connect(b.port, 0);
     for (int i = 0; i < WIRE_TIMEOUT_MS && http_server_connection_count(b.server) == 0; i++)
         sleep_ms(1);
@@ -191,7 +194,7 @@ TEST(certificates_are_read_again) {
     EXPECT_EQ(http_tls_reload(tls, &err), ERR_INVALID);
     EXPECT(!http_tls_changed(tls)); /* it was tried */
     int fd = wire_connect(b.port, 0);
-    EXPECT_EQ(tls_client_begin(&session, fd, "127.0.0.1", WIRE_TIMEOUT_MS, &err), 0);
+    EXPECT_EQ(tls_client_begin(&session, fd, "127.0.0.1", LONG_MS, &err), 0);
     tls_client_end(&session);
     close(fd);
     snprintf(text, sizeof text, "mv '%s/kept' '%s/crt'", folder, folder);
@@ -215,7 +218,7 @@ static void ask_with(const struct bench *b, const char *protocols, struct buf *o
 }
 
 TEST(server_speaks_http_1_1_alone) {
-    TLS_BENCH(b.config.head_deadline_ms = 5000);
+    TLS_BENCH();
     ask_with(&b, "h2,http/1.1", &out);
     EXPECT(strstr(buf_text(&out), "ALPN protocol: http/1.1\n"));
     ask_with(&b, "http/1.1", &out);
