@@ -30,11 +30,3 @@ void sleep_ms(int64_t ms) {
     struct timespec left = timespec_of_us(ms * 1000);
     while (clock_nanosleep(CLOCK_MONOTONIC, 0, &left, &left) == EINTR) {}
 }
-
-struct timespec timespec_of_us(int64_t us) {
-    return (struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
-}
-
-struct timeval timeval_of_ms(int64_t ms) {
-    return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
-}

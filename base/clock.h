@@ -21,7 +21,11 @@ int64_t wall_ms(void); /* milliseconds since 1970 */
 void sleep_ms(int64_t ms);
 
 /* A time, or a span, of 0 or more, as system calls and libraries take it. */
-struct timespec timespec_of_us(int64_t us);
-struct timeval timeval_of_ms(int64_t ms);
+static inline struct timespec timespec_of_us(int64_t us) {
+    return (struct timespec){.tv_sec = us / 1000000, .tv_nsec = us % 1000000 * 1000};
+}
+static inline struct timeval timeval_of_ms(int64_t ms) {
+    return (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+}
 
 #endif
