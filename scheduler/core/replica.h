@@ -104,9 +104,12 @@ struct replica {
     double ms_per_token;        /* observed, decaying maximum: for what may be stuck */
     double ms_per_step;         /* observed, mean */
     double ms_per_prompt_token; /* by which each made a step longer; observed, mean; 0: none yet */
-    struct step_cost cost;      /* observed */
-    double share_ms;            /* the length of the last step that tenants shared, */
-    int64_t share_until;        /* and until when those of one alone are no longer */
+    /* in the step in which it was cheapest: mostly prompt and large, where the fixed part weighs least,
+     * as that of a prompt whose beginning is not found; 0: none yet */
+    double ms_per_position;
+    struct step_cost cost; /* observed */
+    double share_ms;       /* the length of the last step that tenants shared, */
+    int64_t share_until;   /* and until when those of one alone are no longer */
 
     VEC(struct replica_grammar) grammars;
     uint32_t grammars_asked;

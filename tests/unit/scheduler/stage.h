@@ -78,6 +78,7 @@ struct stage_worker {
     bool killed;
     uint32_t step_ms;      /* how long it says each step took; 0: as below */
     uint32_t ms_per_token; /* how long it says a step took; 0: 1 ms a step */
+    uint32_t fixed_ms;     /* and so much more, whatever is in it */
 };
 struct stage_stream {
     struct stage_tokens tokens;
@@ -424,7 +425,7 @@ static inline bool stage_answer(struct stage *stage, struct stage_worker *w) {
     if (w->step_ms)
         result.compute_us = w->step_ms * 1000;
     else if (w->ms_per_token)
-        result.compute_us = step_tokens * w->ms_per_token * 1000;
+        result.compute_us = (step_tokens * w->ms_per_token + w->fixed_ms) * 1000;
     CHECK(sched_step_result(stage->s, stage->now, w->instance, &result) == 0);
     return true;
 }

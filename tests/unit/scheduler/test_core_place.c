@@ -148,6 +148,40 @@ TEST(place_spreads_long_answers_that_begin_alike) {
     }
 }
 
+/* A position of a large step costs 1.2 ms, in the small ones since then 2.3: what the beginning would
+ * cost elsewhere is told by the large one, so a hit of 48 positions is not worth what another answer
+ * costs beside it. */
+TEST(place_counts_a_beginning_as_a_large_step_computes_it) {
+    struct stage *stage = stage_new(NULL);
+    struct wire_submit submit;
+    stage_worker(stage, 0)->ms_per_token = 1;
+    stage->workers[0].fixed_ms = 50;
+    EXPECT_EQ(stage_hello(stage, &stage->workers[0]), 0);
+    for (uint32_t k = 0; k < 4; k++) { /* large prompts, and steps of several rows */
+        submit = stage_submit(stage, 10 + k, 400 + 30 * k, 8, 5);
+        stage_send(stage, &submit);
+        stage_simple(stage, 20 + k, 8 + k, 16);
+        stage_finish(stage);
+    }
+    for (uint32_t k = 0; k < 40; k++) {
+        stage_simple(stage, 100 + k, 40, 1);
+        stage_finish(stage);
+    }
+    stage_simple(stage, 0, 8, 200);
+    for (int turns = 0; turns < 3; turns++) {
+        stage_run(stage);
+        stage_answer(stage, &stage->workers[0]);
+    }
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 1)), 0);
+    stage_run(stage);
+    submit = stage_submit(stage, 1, 52, 400, 5);
+    stage_send(stage, &submit);
+    stage_run(stage);
+    EXPECT(stage->workers[1].results.count > 0);
+    stage_finish(stage);
+    stage_free(stage);
+}
+
 /* One block in common is not worth eight that others may ask for, while a cache is empty elsewhere;
  * but where all are full it is. */
 TEST(place_fills_empty_caches_before_it_empties_full_ones) {
