@@ -57,7 +57,8 @@ TEST(errors_have_the_shape_of_their_path) {
     } ROWS[] = {
         {"/v1/messages", ERROR_SHAPE_ANTHROPIC},
         {"/v1/messages/count_tokens", ERROR_SHAPE_ANTHROPIC},
-        {"/v1/messages/", ERROR_SHAPE_OPENAI},
+        {"/v1/messages/", ERROR_SHAPE_ANTHROPIC},
+        {"/v1/messages2", ERROR_SHAPE_OPENAI},
         {"/api/chat", ERROR_SHAPE_OLLAMA},
         {"/api/", ERROR_SHAPE_OLLAMA},
         {"/api", ERROR_SHAPE_OPENAI},

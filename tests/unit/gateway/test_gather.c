@@ -74,7 +74,7 @@ TEST(requests_of_one_body_are_answered_in_their_order) {
     EXPECT(world_start(&w));
     cJSON *json = ask(&w, "/generate",
                       "{\"text\":[\"one two\",\"three\",\"four five\"],\"rid\":[\"a\",\"b\",\"c\"],"
-                      "\"sampling_params\":[{\"max_new_tokens\":1},{\"n\":2},{}]}",
+                      "\"sampling_params\":[{\"max_new_tokens\":2},{\"n\":2},{}]}",
                       200);
     static const char *const TEXTS[] = {"one", "three", "three", "four five"}, *const IDS[] = {
                                                                                    "a", "b", "b",

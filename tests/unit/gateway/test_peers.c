@@ -99,8 +99,8 @@ static const struct peer_field FIELDS[] = {
     {"nvext", "5 []", "{} {\"annotations\":[\"a\"]}"},
     {"web_search_options", "{} {\"a\":1}", ""},
     {"prediction", "{} {\"type\":\"content\",\"content\":\"x\"}", ""},
-    {"functions", "[7] {}", "[]"}, /* chats take them */
-    {"function_call", "{} \"x\"", "\"none\" \"auto\""},
+    {"functions", "[7] 1", "[]"}, /* chats take them */
+    {"function_call", "7 \"x\"", "\"none\" \"auto\""},
     /* other weights, other engines */
     {"lora", "[{\"id\":0}]", "[]"},
     {"lora_path", "\"x\"", "\"\""},
@@ -173,7 +173,7 @@ static const struct peer_field FIELDS[] = {
     {"repeat_penalty", "0 -1 true", "1 1.1"},
     {"repeat_last_n", "-2 1.5", "-1 0 64"},
     {"extra_key", "1", "\"x\""},
-    {"reasoning_format", "\"deepseek-legacy\" 1", "\"none\" \"auto\" \"deepseek\""},
+    {"reasoning_format", "\"deepseek-legacy\" 1", "\"none\" \"auto\""},
 };
 
 /* The body with one field; g and *err as genreq_parse leaves them. */
