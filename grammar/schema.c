@@ -630,6 +630,7 @@ static uint32_t node_to_rule(struct builder *b, struct tree *t, uint32_t node, b
     b->any_string = 0;
     vec_release(&s.memos);
     vec_release(&s.memo_members);
+    vec_release(&s.negations);
     schema_refs_release(&s);
     schema_values_release(&s);
     if (!b->failed)

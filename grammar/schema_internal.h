@@ -45,6 +45,10 @@ enum {
     "\xff"                                                                                         \
     "not-pattern"
 
+#define KEY_NOT_FORMAT                                                                             \
+    "\xff"                                                                                         \
+    "not-format"
+
 /* In an object that schema_negate made: what it names counts as evaluated by nobody. */
 #define KEY_SILENT                                                                                 \
     "\xff"                                                                                         \
@@ -116,7 +120,8 @@ struct schema {
     bool annotates; /* "format" and "content..." say nothing about the value */
     VEC(struct schema_resource) resources;
     VEC(struct schema_anchor) anchors;
-    VEC(uint32_t) bases; /* by node of the document: 1 + its resource; 0: not known */
+    VEC(uint32_t) bases;     /* by node of the document: 1 + its resource; 0: not known */
+    VEC(uint32_t) negations; /* by node: what schema_negate made of it; FA_NONE: not yet */
     VEC(struct schema_memo) memos;
     VEC(struct member) memo_members;
     uint32_t buckets[1024]; /* 1 + a memo, by the first member */
@@ -195,6 +200,8 @@ uint32_t schema_any(struct schema *s);
 
 /* Whether this is a keyword that may refuse a value; all others say nothing about it. */
 bool schema_asks(struct bytes keyword);
+/* Whether a "format" (this node) is one that binds strings. */
+bool schema_format_known(struct schema *s, uint32_t format);
 /* A schema that accepts exactly what this one refuses, or 0 (no error is recorded). */
 uint32_t schema_negate(struct schema *s, uint32_t node, uint32_t depth);
 /* Whether a value satisfies a schema; own: all of it but for what applies in its place (allOf, $ref,

@@ -89,13 +89,68 @@ static uint32_t negate_type(struct schema *s, uint32_t type) {
                                    : tree_new(&s->t, TREE_FALSE);
 }
 
+/* An object with one member and without the other. */
+static uint32_t one_without_other(struct schema *s, struct bytes one, struct bytes other) {
+    struct tree *t = &s->t;
+    uint32_t names = tree_new(t, TREE_ARRAY), list = tree_new(t, TREE_OBJECT);
+    tree_add(t, names, NULL, tree_new_string(t, one));
+    tree_add_bytes(t, list, other, tree_new(t, TREE_FALSE));
+    uint32_t out = object_with_key(s, "object", "properties", list);
+    tree_add(t, out, "required", names);
+    return out;
+}
+
+static uint32_t both_of(struct schema *s, uint32_t a, uint32_t b) {
+    uint32_t all = tree_new(&s->t, TREE_ARRAY);
+    tree_add(&s->t, all, NULL, a);
+    tree_add(&s->t, all, NULL, b);
+    return object_with_key(s, NULL, "allOf", all);
+}
+
+/* (if and not then) or (not if and not else) */
+static bool negate_if(struct schema *s, uint32_t node, uint32_t either, uint32_t depth) {
+    struct tree *t = &s->t;
+    uint32_t condition = tree_get(t, node, "if"), yes = tree_get(t, node, "then"),
+             no = tree_get(t, node, "else");
+    uint32_t not_yes = yes ? schema_negate(s, yes, depth + 1) : 0,
+             not_no = no ? schema_negate(s, no, depth + 1) : 0,
+             other = no ? schema_negate(s, condition, depth + 1) : 0;
+    if ((yes && !not_yes) || (no && (!not_no || !other)))
+        return false;
+    if (yes)
+        tree_add(t, either, NULL, both_of(s, condition, not_yes));
+    if (no)
+        tree_add(t, either, NULL, both_of(s, other, not_no));
+    return !s->has_unevaluated; /* the condition would count as evaluated */
+}
+
+/* None of the branches, or two of them. */
+static bool negate_one_of(struct schema *s, uint32_t list, uint32_t either, uint32_t depth) {
+    enum { BRANCHES_MAX = 16 };
+    struct tree *t = &s->t;
+    uint32_t none = tree_new(t, TREE_ARRAY);
+    if (s->has_unevaluated || tree_count(t, list) > BRANCHES_MAX)
+        return false;
+    for (uint32_t a = tree_first(t, list); a; a = tree_next(t, a)) {
+        uint32_t no = schema_negate(s, a, depth + 1);
+        if (!no)
+            return false;
+        tree_add(t, none, NULL, no);
+        for (uint32_t b = tree_next(t, a); b; b = tree_next(t, b))
+            tree_add(t, either, NULL, both_of(s, a, b));
+    }
+    tree_add(t, either, NULL, object_with_key(s, NULL, "allOf", none));
+    return true;
+}
+
 /* One violation of a keyword each is added to `either`; false: it cannot be told. */
-static bool negate_keyword(struct schema *s, uint32_t k, uint32_t either, uint32_t depth) {
+static bool negate_keyword(struct schema *s, uint32_t node, uint32_t k, uint32_t either,
+                           uint32_t depth) {
     /* clang-format off */
     static const char *const SILENT[] = {
         "title", "description", "default", "examples", "example", "$schema", "$id", "$comment",
         "$anchor", "$defs", "definitions", "deprecated", "readOnly", "writeOnly", "then", "else",
-        "format", "contentEncoding", "contentMediaType", "contentSchema", KEY_SILENT};
+        "contentSchema", KEY_SILENT};
     /* clang-format on */
     static const struct {
         const char *keyword, *type, *opposite;
@@ -148,6 +203,11 @@ static bool negate_keyword(struct schema *s, uint32_t k, uint32_t either, uint32
             tree_add(t, list, NULL, k);
         }
         tree_add(t, either, NULL, object_with_key(s, NULL, KEY_NOT_ENUM, list));
+        return true;
+    }
+    if (IS("format")) {
+        if (!s->annotates && schema_format_known(s, k))
+            tree_add(t, either, NULL, object_with_key(s, "string", KEY_NOT_FORMAT, k));
         return true;
     }
     if (IS("required")) {
@@ -205,11 +265,36 @@ static bool negate_keyword(struct schema *s, uint32_t k, uint32_t either, uint32
             tree_add(t, either, NULL, no);
         return no != 0;
     }
+    if (IS("items") && tree_kind(t, k) != TREE_ARRAY &&
+        !tree_get(t, node, "prefixItems")) { /* one of them */
+        uint32_t no = schema_negate(s, k, depth + 1);
+        if (no)
+            tree_add(t, either, NULL, object_with_key(s, "array", "contains", no));
+        return no != 0;
+    }
+    if (IS("contains") && !tree_get(t, node, "minContains") && !tree_get(t, node, "maxContains")) {
+        uint32_t no = schema_negate(s, k, depth + 1);
+        if (no)
+            tree_add(t, either, NULL, object_with_key(s, "array", "items", no));
+        return no != 0;
+    }
+    if (IS("dependentRequired")) {
+        for (uint32_t d = tree_first(t, k); d; d = tree_next(t, d))
+            for (uint32_t n = tree_first(t, d); n; n = tree_next(t, n))
+                tree_add(t, either, NULL, one_without_other(s, tree_key(t, d), tree_text(t, n)));
+        return true;
+    }
+    if (IS("if"))
+        return negate_if(s, node, either, depth);
+    if (IS("oneOf"))
+        return negate_one_of(s, k, either, depth);
+    if (IS("contentEncoding") || IS("contentMediaType"))
+        return s->annotates;
 #undef IS
-    return false;
+    return !schema_asks(key); /* what is unknown says nothing */
 }
 
-uint32_t schema_negate(struct schema *s, uint32_t node, uint32_t depth) {
+static uint32_t negate(struct schema *s, uint32_t node, uint32_t depth) {
     struct tree *t = &s->t;
     enum tree_kind kind = tree_kind(t, node);
     if (kind == TREE_TRUE || kind == TREE_FALSE)
@@ -218,9 +303,22 @@ uint32_t schema_negate(struct schema *s, uint32_t node, uint32_t depth) {
         return 0;
     uint32_t either = tree_new(t, TREE_ARRAY);
     for (uint32_t k = tree_first(t, node); k; k = tree_next(t, k)) {
-        if (bytes_equal(tree_key(t, k), bytes_str("if")) || !negate_keyword(s, k, either, depth))
+        if (!negate_keyword(s, node, k, either, depth))
             return 0;
     }
     return tree_count(t, either) ? object_with_key(s, NULL, "anyOf", either)
                                  : tree_new(t, TREE_FALSE);
+}
+
+/* Each schema is turned around once, however many lead to it: what that costs is bounded by the
+ * document. One that leads to itself cannot be. */
+uint32_t schema_negate(struct schema *s, uint32_t node, uint32_t depth) {
+    while (s->negations.count <= node)
+        vec_push(&s->negations, FA_NONE);
+    if (s->negations.items[node] == FA_NONE) {
+        s->negations.items[node] = 0;
+        uint32_t no = negate(s, node, depth);
+        s->negations.items[node] = no;
+    }
+    return s->negations.items[node];
 }

@@ -217,6 +217,30 @@ static bool add_without(struct schema *s, struct dfa *out, struct dfa *have, boo
     return join(s, have, any, &rest);
 }
 
+/* The place in FORMATS of what a keyword names; their number: it names none of them. */
+static size_t find_format(struct schema *s, uint32_t name) {
+    size_t i = name && tree_kind(&s->t, name) == TREE_STRING ? 0 : ARRAY_LEN(FORMATS);
+    while (i < ARRAY_LEN(FORMATS) && !tree_is(&s->t, name, FORMATS[i].name))
+        i++;
+    return i;
+}
+
+bool schema_format_known(struct schema *s, uint32_t format) {
+    return find_format(s, format) < ARRAY_LEN(FORMATS);
+}
+
+/* All strings but those of a format (made by schema_negate). */
+static bool add_not_format(struct schema *s, size_t format, struct dfa *have, bool *any) {
+    struct dfa d;
+    struct error err;
+    int rc = format_dfa(s->b, format, &d, &err);
+    if (rc) {
+        schema_fail(s, rc, "keyword \"format\": %s", err.text);
+        return false;
+    }
+    return add_without(s, &d, have, any);
+}
+
 static bool add_not_enum(struct schema *s, uint32_t list, struct dfa *have, bool *any) {
     VEC(struct bytes) texts = {0};
     struct dfa d;
@@ -261,9 +285,11 @@ static bool add_member(struct schema *s, uint32_t node, struct dfa *have, bool *
     bool ok = true;
     if (pattern && tree_kind(&s->t, pattern) == TREE_STRING)
         ok = add_pattern(s, "pattern", tree_text(&s->t, pattern), false, have, any);
-    for (size_t i = 0; i < ARRAY_LEN(FORMATS) && format && ok; i++)
-        if (tree_is(&s->t, format, FORMATS[i].name))
-            ok = add_format(s, i, have, any);
+    if (ok && format && schema_format_known(s, format))
+        ok = add_format(s, find_format(s, format), have, any);
+    format = tree_get(&s->t, node, KEY_NOT_FORMAT);
+    if (ok && format)
+        ok = add_not_format(s, find_format(s, format), have, any);
     ok = ok && (s->annotates || add_content(s, node, have, any));
     if (ok && other) {
         struct dfa d;

@@ -160,9 +160,10 @@ static size_t count_chars(struct bytes text) {
 }
 
 bool schema_text_accepted(struct schema *s, uint32_t node, uint32_t value) {
-    static const char *const OF_STRINGS[] =
-        {"pattern",    "format", "contentEncoding", "contentMediaType", KEY_NOT_PATTERN,
-         KEY_NOT_ENUM, NULL},
+    static const char *const OF_STRINGS[] = {"pattern",         "format",
+                                             "contentEncoding", "contentMediaType",
+                                             KEY_NOT_PATTERN,   KEY_NOT_ENUM,
+                                             KEY_NOT_FORMAT,    NULL},
                              *const OF_NUMBERS[] = {"minimum",          "maximum",
                                                     "exclusiveMinimum", "exclusiveMaximum",
                                                     "multipleOf",       NULL};

@@ -22,14 +22,38 @@ PROGRAM = (os.environ.get("BUILD_RELEASE") or str(ROOT / "build" / "release")) +
 TOKENIZER = DATA / "tokenizers" / "llama3" / "tokenizer.derived.json"
 QUICK = bool(os.environ.get("TRIREME_BENCH_QUICK"))
 LISTS = "start: \"[\" item (\",\" item)* \"]\"\nitem: NAME \"=\" NUMBER\nNAME: /[a-z_]+/\nNUMBER: /[0-9]+/\n"
+CALLS = r"""start: call ("\n" call)*
+call: NAME "(" [args] ")"
+args: value ("," " " value)*
+value: NAME | NUMBER | STRING | "[" [args] "]" | call
+NAME: /[a-z_][a-z0-9_]*/
+NUMBER: /-?[0-9]+(\.[0-9]+)?/
+STRING: /"[^"\\\n]*"/
+"""
+SUMS = r"""start: sum
+sum: product (("+" | "-") product)*
+product: atom (("*" | "/") atom)*
+atom: NUMBER | "(" sum ")"
+NUMBER: /[0-9]+(\.[0-9]+)?/
+"""
+GBNF = DATA / "structured" / "gbnf"
 OTHERS = [
     ("regex", r"\d{3}-\d{4}( ext\. \d{1,4})?", ["555-1234 ext. 77"]),
     ("regex", r"[A-Z][a-z]+( [A-Z][a-z]+){1,3}, [A-Z]{2} \d{5}", ["San Luis Obispo, CA 93401"]),
     ("regex", r"(https?)://[a-z0-9.-]+\.[a-z]{2,6}(/[A-Za-z0-9._~-]*)*", ["https://example.org/a/b.html"]),
-    ("gbnf", (DATA / "structured" / "gbnf" / "json.gbnf"), ['{"a": [1, 2, {"b": null}], "c": "some text"}']),
-    ("gbnf", (DATA / "structured" / "gbnf" / "arithmetic.gbnf"), ["1+2*(3-x)=7\n"]),
+    ("regex", r"(positive|negative|neutral): .{1,200}", ["neutral: it does what it says, and little more than that."]),
+    ("regex", r"[0-9a-f]{8}-([0-9a-f]{4}-){3}[0-9a-f]{12}", ["2eb8aa08-aa98-11ea-b4aa-73b441d16380"]),
+    ("regex", r"[A-Za-z0-9._%+-]+@([A-Za-z0-9-]+\.)+[A-Za-z]{2,}", ["first.last@mail.example.com"]),
+    ("gbnf", GBNF / "json.gbnf", ['{"a": [1, 2, {"b": null}], "c": "some text"}']),
+    ("gbnf", GBNF / "arithmetic.gbnf", ["1+2*(3-x)=7\n"]),
+    ("gbnf", GBNF / "list.gbnf", ["- milk\n- two loaves of bread\n"]),
+    ("gbnf", GBNF / "chess.gbnf", ["1. e4 e5\n2. Nf3 Nc6\n"]),
+    ("gbnf", GBNF / "english.gbnf", ["These are words, and so are those."]),
     ("lark", LISTS, ["[alpha=1,beta_two=22]"]),
+    ("lark", CALLS, ['find(name, "a b", [1, -2.5])\nprint(len(x))']),
+    ("lark", SUMS, ["1+2*(3-4.5)/6"]),
 ]
+GROUPS = {"schema": "JSON Schema", "regex": "regex", "gbnf": "GBNF", "lark": "Lark"}
 
 
 def constraints(count):
@@ -161,7 +185,7 @@ def main():
         ours.stdin.write(json.dumps({"kind": kind, "source": source, "texts": texts}) + "\n")
         ours.stdin.flush()
         got = json.loads(ours.stdout.readline())
-        group = "JSON Schema" if kind == "schema" else "others"
+        group = GROUPS[kind]
         mine = told.setdefault((group, "trireme"), new())
         if got["compile_us"] < 0:
             mine["refused"] += 1
@@ -178,7 +202,9 @@ def main():
     ours.stdin.close()
     ours.wait()
     print("| | compile, ms: p50 / p99 / max | mask, us: p50 / p99 / max | compiled | texts refused |\n| --- | --- | --- | --- | --- |")
-    for (group, name), values in sorted(told.items(), reverse=True):
+    order = [(group, name) for group in GROUPS.values() for name in ("trireme", *peers) if (group, name) in told]
+    for group, name in order:
+        values = told[group, name]
         print(row(f"{group}, {name}", values))
     print(f"of {served} tokens as served, {single / max(served, 1):.1%} were the only ones that could come, and {forced / max(served, 1):.1%} lay in text that had to come")
 
