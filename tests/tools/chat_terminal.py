@@ -45,8 +45,8 @@ class Terminal:
         before, self.seen = self.seen[: match.end()], self.seen[match.end() :]
         return before
 
-    def end(self, key=""):
-        """Reads to the end; the exit code. A key that came before the program read lines is lost: it is pressed again each second."""
+    def end(self, keys=""):
+        """Reads to the end; the exit code. A key that came while the terminal changed its mode is lost, or stands in the line: these are pressed each second."""
         end = time.monotonic() + PATIENCE_S
         while (ended := os.waitpid(self.pid, os.WNOHANG)) == (0, 0):
             if time.monotonic() > end:
@@ -55,7 +55,7 @@ class Terminal:
                 if select.select([self.fd], [], [], 1.0)[0]:
                     self.seen += os.read(self.fd, 65536).decode(errors="replace")
                 else:
-                    self.type(key)
+                    self.type(keys)
             except OSError:  # the terminal is closed, the program about to end
                 time.sleep(0.01)
         return os.waitstatus_to_exitcode(ended[1])
@@ -158,7 +158,7 @@ def talk(program, model, folder, edits):
             chat.wait_for("print this")
             chat.wait_for(PROMPT)
         chat.type("\x04")
-        expect(chat.end("\x04") == 0, "Ctrl-D is no good end")
+        expect(chat.end("\x15\x04") == 0, "Ctrl-D is no good end")  # Ctrl-U empties the line
         if edits:
             path = os.path.join(folder, ".local", "state", "trireme", "chat_history")
             expect(os.stat(path).st_mode & 0o777 == 0o600, "the history can be read by others")
