@@ -34,7 +34,7 @@ static const struct option_row SCALE_ROWS[] = {ROWS_OF_BOTH};
 static const struct option_row STATUS_ROWS[] = {
     ROWS_OF_BOTH,
     {"json", 0, OPTION_BOOL, AT(json), NULL, .help = "Print one JSON object instead."},
-    {"server", 0, OPTION_STRING, AT(url), NULL, .aliases = "--url --base-url",
+    {"url", 0, OPTION_STRING, AT(url), NULL, .aliases = "--base-url --server",
      .help = "List the models of the server at this address instead, wherever it runs."},
     {"api-key", 0, OPTION_STRING, AT(api_key), NULL, .help = "Its key.", .secret = true},
 };

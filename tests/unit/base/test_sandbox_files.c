@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -178,11 +179,11 @@ TEST(rules_are_for_the_system_and_what_the_kernel_can) {
     struct sandbox_place mine = {below("mine"), SANDBOX_WRITES_BELOW};
     struct error err = {0};
     Dl_info libc;
-    char folder[300];
+    char folder[PATH_MAX];
     EXPECT(dladdr((void *)&opendir, &libc) && realpath(libc.dli_fname, folder));
     *strrchr(folder, '/') = 0;
     for (size_t i = 0; i < ARRAY_LEN(KERNELS); i++) {
-        char head[64], library[310];
+        char head[64], library[PATH_MAX + 8];
         int fds = dup(0);
         close(fds);
         kernel.version = KERNELS[i].version;
