@@ -29,7 +29,7 @@
 #include "base/clock.h"
 #include "bench.h"
 #include "model/load/packed_file.h"
-#include "model/run/forward.h"
+#include "model/run/ffn_moe_weights.h"
 
 /* Time of the wall, or, on a machine that is busy with other things, of one thread's processor
  * (TRIREME_BENCH_CPU_TIME=1). */
@@ -530,8 +530,6 @@ static int only_tokens(const char *what, int count, const char *path, uint32_t s
     return rc;
 }
 
-/* Seconds to a first token, tokens a second and what a step must read, for bench/cpu. The median of
- * some rounds each but for the first. */
 static double median_of(double *seconds, int count) {
     for (int i = 1; i < count; i++)
         for (int k = i; k > 0 && seconds[k] < seconds[k - 1]; k--) {
@@ -541,6 +539,30 @@ static double median_of(double *seconds, int count) {
         }
     return seconds[count / 2];
 }
+
+/* Bytes of weights that a step of one row reads: all but the embedding and the experts it does not
+ * go to. */
+static double step_bytes(const struct model *m) {
+    bool tied = m->weights.head.segments[0].data == m->weights.embed.segments[0].data;
+    double bytes = (double)m->weights.byte_count;
+    if (!tied)
+        bytes -=
+            (double)storage_bytes(m->weights.head.type, (size_t)m->spec.vocab * m->spec.hidden);
+    for (uint32_t i = 0; i < m->spec.layer_count; i++) {
+        const struct layer_spec *layer = &m->spec.layers[i];
+        if (layer->ffn.kind != FFN_MOE)
+            continue;
+        const struct moe_weights *w = m->weights.layers[i].ffn;
+        uint32_t idle = layer->moe.router.experts - layer->moe.router.top_k;
+        bytes -= (double)idle *
+                 (double)(storage_bytes(w->up.type, (size_t)w->up.rows * w->up.cols) +
+                          storage_bytes(w->down.type, (size_t)w->down.rows * w->down.cols));
+    }
+    return bytes;
+}
+
+/* Seconds to a first token, tokens a second and what a step must read, for bench/cpu. The median of
+ * some rounds each but for the first. */
 static int print_speeds(const char *path, struct device *dev, struct stream *s, struct error *err) {
     enum { ROUNDS = 5 };
     static const uint32_t batches[] = {1, 4, 8, 16, 32};
@@ -552,12 +574,8 @@ static int print_speeds(const char *path, struct device *dev, struct stream *s, 
         return rc;
     decode_step(&r, s, 1);
     double first_token = (double)(bench_ns() - start) * 1e-9;
-    double head = (double)storage_bytes(r.model.weights.head.type,
-                                        (size_t)r.model.spec.vocab * r.model.spec.hidden);
-    bool tied = r.model.weights.head.segments[0].data == r.model.weights.embed.segments[0].data;
     printf("{\"isa\":\"%s\",\"compute\":\"%s\",\"start\":%.3f,\"step_bytes\":%.0f", dev->isa,
-           compute_name(dev->compute), first_token,
-           (double)r.model.weights.byte_count - (tied ? 0 : head)); /* not the embedding */
+           compute_name(dev->compute), first_token, step_bytes(&r.model));
     for (int i = 0; i < ROUNDS; i++)
         seconds[i] = 1 / machine_read_bandwidth((int)dev->thread_count);
     printf(",\"read\":%.0f", 1 / median_of(seconds, ROUNDS));
