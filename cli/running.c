@@ -1,6 +1,7 @@
 #include "cli/running.h"
 
 #include "base/fsutil.h"
+#include "base/list.h"
 #include "cli/run_dir.h"
 
 #include <dirent.h>
@@ -42,20 +43,12 @@ static bool is_ours(const char *pid, const char *folder) {
     return process.st_uid == dir.st_uid && (geteuid() == 0 || process.st_uid == geteuid());
 }
 
-static bool has_line(const char *lines, const char *line) {
-    size_t len = strlen(line);
-    for (const char *at = lines; *at; at += strcspn(at, "\n"), at += *at == '\n')
-        if (strcspn(at, "\n") == len && !memcmp(at, line, len))
-            return true;
-    return false;
-}
-
 void running_list(struct buf *out) {
     char folder[RUN_DIR_MAX + 1];
     DIR *dir = opendir("/proc");
     for (const struct dirent *e; dir && (e = readdir(dir));)
         if (*e->d_name >= '1' && *e->d_name <= '9' && read_folder(e->d_name, folder) &&
-            !has_line(buf_text(out), folder) && is_ours(e->d_name, folder))
+            !list_has(buf_text(out), '\n', bytes_str(folder)) && is_ours(e->d_name, folder))
             buf_addf(out, "%s\n", folder);
     if (dir)
         closedir(dir);
@@ -64,14 +57,14 @@ void running_list(struct buf *out) {
 char *running_choose(const char *folders, struct error *err) {
     size_t len = strcspn(folders, "\n");
     char *usual = run_dir_default(DEFAULT_PORT);
-    if (!*folders || has_line(folders, usual))
+    if (!*folders || list_has(folders, '\n', bytes_str(usual)))
         return usual;
     mem_free(usual);
     if (strlen(folders) <= len + 1)
         return mem_strndup(folders, len);
     struct buf list = {0};
-    for (const char *at = folders; *at; at += strcspn(at, "\n"), at += *at == '\n')
-        buf_addf(&list, "%s%.*s", at == folders ? "" : ", ", (int)strcspn(at, "\n"), at);
+    for (struct bytes folder; list_next(&folders, '\n', &folder);)
+        buf_addf(&list, "%s%.*s", list.len ? ", " : "", (int)folder.len, (const char *)folder.data);
     error_set(err, ERR_INVALID, "several servers run here; say which one with --run-dir: %s",
               buf_text(&list));
     buf_release(&list);

@@ -4,6 +4,7 @@
 #include "formats/gguf.h"
 
 #include "base/fsutil.h"
+#include "base/list.h"
 #include "worker/settings.h"
 
 #include <dirent.h>
@@ -106,15 +107,12 @@ static int add_name(struct serve_models *all, struct serve_model *m, const char 
     if (!len || len >= WORKER_NAME_MAX || memchr(name, ';', len))
         return error_set(err, ERR_INVALID, "'%.*s' is no name for a model", (int)MIN(len, 100u),
                          name);
-    for (uint32_t i = 0; i <= all->count && i < SUPERVISOR_MODELS_MAX; i++) {
-        const char *at = all->items[i].names;
-        for (; at && *at; at += strcspn(at, ","), at += *at == ',')
-            if (strcspn(at, ",") == len && !memcmp(at, name, len))
-                return error_set(err, ERR_INVALID,
-                                 "two models are called '%.*s': give one another name, as "
-                                 "--model NAME=PATH",
-                                 (int)len, name);
-    }
+    for (uint32_t i = 0; i <= all->count && i < SUPERVISOR_MODELS_MAX; i++)
+        if (list_has(all->items[i].names, ',', bytes_of(name, len)))
+            return error_set(err, ERR_INVALID,
+                             "two models are called '%.*s': give one another name, as "
+                             "--model NAME=PATH",
+                             (int)len, name);
     struct buf text = {0};
     buf_addf(&text, "%s%s%.*s", m->names ? m->names : "", m->names ? "," : "", (int)len, name);
     mem_free(m->names);

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/list.h"
 #include "formats/config_known.h"
 #include "formats/json.h"
 
@@ -312,17 +313,6 @@ int config_fail(struct config *c, int code, const char *fmt, ...) {
     return error_set(&c->error, code, "config.json: %s", text);
 }
 
-static bool accepted(const char *name, const char *accept) {
-    size_t length = strlen(name);
-    for (const char *at = accept; at && *at;) {
-        size_t len = strcspn(at, ",");
-        if (len == length && !memcmp(at, name, len))
-            return true;
-        at += len + (at[len] == ',');
-    }
-    return false;
-}
-
 uint32_t config_next_unread(const struct config *c, const char *accept, uint32_t after) {
     /* Depth first, only into objects somebody opened. */
     for (uint32_t i = after + 1; i < c->node_count; i++) {
@@ -330,7 +320,7 @@ uint32_t config_next_unread(const struct config *c, const char *accept, uint32_t
         const char *name = text_at(c, n->name);
         bool inside_read = n->parent == 0 || (parent->consumed && parent->kind == CONFIG_OBJECT);
         if (inside_read && !n->consumed && !asks_for_nothing(n) &&
-            !config_field_is_harmless(name) && !accepted(name, accept))
+            !config_field_is_harmless(name) && !list_has(accept, ',', bytes_str(name)))
             return i;
     }
     return 0;

@@ -5,6 +5,7 @@
 
 #include "base/fsutil.h"
 #include "base/hash.h"
+#include "base/list.h"
 
 #include <stdlib.h>
 
@@ -299,17 +300,9 @@ int64_t auth_priority_min(struct auth *a, struct u128 tenant, int64_t fallback) 
     return least;
 }
 
-static bool names_model(const char *models, const char *model) {
-    size_t len = strlen(model);
-    for (const char *at = models; *at; at += strcspn(at, ","), at += *at == ',')
-        if (strcspn(at, ",") == len && !memcmp(at, model, len))
-            return true;
-    return false;
-}
-
 bool auth_allows_model(struct auth *a, struct u128 tenant, const char *model) {
     const struct auth_key *key = key_of(a, tenant);
-    bool allowed = !key || !key->models || names_model(key->models, model);
+    bool allowed = !key || !key->models || list_has(key->models, ',', bytes_str(model));
     key_done(a);
     return allowed;
 }

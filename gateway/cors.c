@@ -1,5 +1,7 @@
 #include "gateway/cors.h"
 
+#include "base/list.h"
+
 enum { NAMES_BYTES_MAX = 2048 };
 
 /* ---- origins ---- */
@@ -42,14 +44,11 @@ static int add_origin(struct cors *c, const char *text, size_t len, struct error
 
 int cors_init(struct cors *c, const char *list, struct error *err) {
     *c = (struct cors){0};
-    while (list && *list) {
-        size_t len = strcspn(list, ",");
-        if (add_origin(c, list, len, err)) {
+    for (struct bytes item; list_next(&list, ',', &item);)
+        if (add_origin(c, (const char *)item.data, item.len, err)) {
             cors_release(c);
             return err->code;
         }
-        list += len + (list[len] == ',');
-    }
     return 0;
 }
 

@@ -1,5 +1,7 @@
 #include "gateway/hosts.h"
 
+#include "base/list.h"
+
 #include <arpa/inet.h>
 #include <strings.h>
 
@@ -63,14 +65,11 @@ static int add_name(struct hosts *h, const char *text, size_t len, struct error 
 
 int hosts_init(struct hosts *h, const char *listen, const char *list, struct error *err) {
     *h = (struct hosts){0};
-    while (list && *list) {
-        size_t len = strcspn(list, ",");
-        if (add_name(h, list, len, err)) {
+    for (struct bytes item; list_next(&list, ',', &item);)
+        if (add_name(h, (const char *)item.data, item.len, err)) {
             hosts_release(h);
             return err->code;
         }
-        list += len + (list[len] == ',');
-    }
     h->checks = h->count || is_loopback(bytes_str(listen));
     for (size_t i = 0; i < h->count; i++)
         h->checks = h->checks && strcmp(h->names[i], "*") != 0;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/list.h"
 #include "model/read/moe_read.h"
 #include "model/read/state_read.h"
 #include "model/read/unread.h"
@@ -177,17 +178,6 @@ static int64_t listed_layers(struct spec_reader *r) {
                : 0;
 }
 
-static bool listed(const char *list, const char *name) {
-    size_t len = strlen(name);
-    for (const char *at = list; at && *at;) {
-        size_t item = strcspn(at, ",");
-        if (item == len && !strncmp(at, name, len))
-            return true;
-        at += item + (at[item] == ',');
-    }
-    return false;
-}
-
 /* "XModel": the network without its head. */
 static bool ends_in_model(const char *architecture) {
     size_t len = strlen(architecture);
@@ -200,7 +190,7 @@ static bool is_body(struct spec_reader *r) {
     if (!list || !list->count)
         return false;
     const char *name = config_node_text(r->config, config_item(r->config, list, 0));
-    return ends_in_model(name) && !listed(r->family->architectures, name);
+    return ends_in_model(name) && !list_has(r->family->architectures, ',', bytes_str(name));
 }
 
 static void read_sizes(struct spec_reader *r) {
@@ -494,11 +484,11 @@ static const struct family *find_family(struct spec_reader *r) {
         type = "oxidizr";
     const struct family *f;
     for (size_t i = 0; *architecture && (f = family_at(i)); i++)
-        if (listed(f->architectures, architecture) && fits(r, f->when))
+        if (list_has(f->architectures, ',', bytes_str(architecture)) && fits(r, f->when))
             return f;
     bool by_type = !*architecture || r->top || ends_in_model(architecture);
     for (size_t i = 0; by_type && (f = family_at(i)); i++)
-        if (listed(f->model_types, type) && fits(r, f->when))
+        if (list_has(f->model_types, ',', bytes_str(type)) && fits(r, f->when))
             return f;
     if (*architecture)
         read_unsupported(r, "architectures", architecture);
