@@ -90,8 +90,12 @@ static inline void client_unchunk(struct answer *a, const char *at, const char *
     }
 }
 
+static inline const cJSON *member(const cJSON *object, const char *name) {
+    return cJSON_GetObjectItemCaseSensitive(object, name);
+}
+
 static inline const char *client_string(const cJSON *object, const char *name) {
-    const cJSON *v = cJSON_GetObjectItemCaseSensitive(object, name);
+    const cJSON *v = member(object, name);
     return cJSON_IsString(v) ? v->valuestring : "";
 }
 

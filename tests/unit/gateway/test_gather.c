@@ -3,20 +3,6 @@
 
 #include "gateway/gather_bodies.h"
 
-static const cJSON *member(const cJSON *object, const char *name) {
-    return cJSON_GetObjectItemCaseSensitive(object, name);
-}
-
-static cJSON *ask(struct world *w, const char *path, const char *body, int status) {
-    struct answer a;
-    client_request(w->port, "POST", path, NULL, body, &a);
-    if (a.status != status)
-        check_fail(__FILE__, __LINE__, "%s: %d %s", body, a.status, buf_text(&a.body));
-    cJSON *json = cJSON_ParseWithLength(a.body.data, a.body.len);
-    answer_release(&a);
-    return json;
-}
-
 /* ---- bodies ---- */
 
 TEST(each_request_gets_its_own_of_the_lists) {
@@ -72,10 +58,11 @@ TEST(requests_of_one_body_are_answered_in_their_order) {
     world_prepare(&w);
     w.fake_config.echo = true;
     EXPECT(world_start(&w));
-    cJSON *json = ask(&w, "/generate",
-                      "{\"text\":[\"one two\",\"three\",\"four five\"],\"rid\":[\"a\",\"b\",\"c\"],"
-                      "\"sampling_params\":[{\"max_new_tokens\":2},{\"n\":2},{}]}",
-                      200);
+    cJSON *json =
+        world_ask(&w, "/generate",
+                  "{\"text\":[\"one two\",\"three\",\"four five\"],\"rid\":[\"a\",\"b\",\"c\"],"
+                  "\"sampling_params\":[{\"max_new_tokens\":2},{\"n\":2},{}]}",
+                  200);
     static const char *const TEXTS[] = {"one", "three", "three", "four five"}, *const IDS[] = {
                                                                                    "a", "b", "b",
                                                                                    "c"};
@@ -96,10 +83,11 @@ TEST(chats_of_one_body_are_one_answer) {
     struct world w;
     world_echo(&w, ECHO_TEMPLATE);
     EXPECT(world_start(&w));
-    cJSON *json = ask(&w, "/v1/chat/completions/batch",
-                      "{\"messages\":[[{\"role\":\"user\",\"content\":\"<think>b</think>one\"}],"
-                      "[{\"role\":\"user\",\"content\":\"\\u0001 \\\"two\\\"\"}]],\"n\":2}",
-                      200);
+    cJSON *json =
+        world_ask(&w, "/v1/chat/completions/batch",
+                  "{\"messages\":[[{\"role\":\"user\",\"content\":\"<think>b</think>one\"}],"
+                  "[{\"role\":\"user\",\"content\":\"\\u0001 \\\"two\\\"\"}]],\"n\":2}",
+                  200);
     static const char *const TEXTS[] = {"one", "one", "\x01 \"two\"", "\x01 \"two\""};
     const cJSON *choice, *usage = member(json, "usage");
     int i = 0;
@@ -138,14 +126,15 @@ TEST(a_request_that_fails_ends_the_others_of_its_body) {
     world_prepare(&w);
     w.fake_config.step_us = 20000;
     EXPECT(world_start(&w));
-    cJSON *json = ask(&w, "/generate",
-                      "{\"text\":[\"a\",\"b\",\"c\"],\"sampling_params\":[{\"max_new_tokens\":500},"
-                      "{\"stop_token_ids\":[99999999]},{\"max_new_tokens\":500}]}",
-                      400);
+    cJSON *json =
+        world_ask(&w, "/generate",
+                  "{\"text\":[\"a\",\"b\",\"c\"],\"sampling_params\":[{\"max_new_tokens\":500},"
+                  "{\"stop_token_ids\":[99999999]},{\"max_new_tokens\":500}]}",
+                  400);
     EXPECT_STR(client_string(member(json, "error"), "param"), "stop_token_ids");
     cJSON_Delete(json);
     EXPECT(wait_until(is_empty, &w));
-    json = ask(&w, "/generate", "{\"text\":[\"a\",\"b\"],\"rid\":[\"x\",7]}", 400);
+    json = world_ask(&w, "/generate", "{\"text\":[\"a\",\"b\"],\"rid\":[\"x\",7]}", 400);
     EXPECT_STR(client_string(member(json, "error"), "param"), "rid");
     cJSON_Delete(json);
     world_end(&w);
@@ -193,7 +182,7 @@ static void try_abort(struct world *w, int tokens, const char *abort_body, const
              tokens);
     int fd = client_open(w->port, "POST", "/v1/completions", NULL, body);
     EXPECT(wait_until(is_busy, w));
-    cJSON_Delete(ask(w, "/abort_request", abort_body, 200));
+    cJSON_Delete(world_ask(w, "/abort_request", abort_body, 200));
     answer_init(&a);
     client_finish(fd, &a);
     EXPECT_EQ(a.status, 200);

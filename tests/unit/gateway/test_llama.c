@@ -3,10 +3,6 @@
 
 #include "gateway/infill.h"
 
-static const cJSON *member(const cJSON *object, const char *name) {
-    return cJSON_GetObjectItemCaseSensitive(object, name);
-}
-
 static void post(struct world *w, const char *path, const char *body, struct answer *a) {
     client_request(w->port, "POST", path, NULL, body, a);
 }

@@ -7,10 +7,6 @@
 
 /* ---- answers in one form, however they came ---- */
 
-static const cJSON *member(const cJSON *object, const char *name) {
-    return cJSON_GetObjectItemCaseSensitive(object, name);
-}
-
 static bool starts(const char *text, const char *with) {
     return strncmp(text, with, strlen(with)) == 0;
 }

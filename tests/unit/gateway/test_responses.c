@@ -5,10 +5,6 @@
 #define ASK(w, path, headers, body, a) client_request((w)->port, "POST", path, headers, body, a)
 #define RESPONSES(w, body, a)          ASK(w, "/v1/responses", NULL, body, a)
 
-static const cJSON *member(const cJSON *object, const char *name) {
-    return cJSON_GetObjectItemCaseSensitive(object, name);
-}
-
 static void add_json(const cJSON *value, struct buf *out) {
     char *text = cJSON_PrintUnformatted(value);
     buf_add_str(out, text);

@@ -3,23 +3,13 @@
 
 #include "gateway/genreq.h"
 
-static const cJSON *member(const cJSON *object, const char *name) {
-    return cJSON_GetObjectItemCaseSensitive(object, name);
-}
-
 static const cJSON *info(const cJSON *object, const char *name) {
     return member(member(object, "meta_info"), name);
 }
 
 /* Returns owned: the answer's JSON. */
 static cJSON *ask(struct world *w, const char *body, int status) {
-    struct answer a;
-    client_request(w->port, "POST", "/generate", NULL, body, &a);
-    if (a.status != status)
-        check_fail(__FILE__, __LINE__, "%s: %d %s", body, a.status, buf_text(&a.body));
-    cJSON *json = cJSON_ParseWithLength(a.body.data, a.body.len);
-    answer_release(&a);
-    return json;
+    return world_ask(w, "/generate", body, status);
 }
 
 /* ---- fields ---- */

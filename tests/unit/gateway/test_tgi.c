@@ -4,21 +4,6 @@
 
 #include "gateway/genreq.h"
 
-static const cJSON *member(const cJSON *object, const char *name) {
-    return cJSON_GetObjectItemCaseSensitive(object, name);
-}
-
-/* Returns owned: the answer's JSON. */
-static cJSON *ask(struct world *w, const char *path, const char *body, int status) {
-    struct answer a;
-    client_request(w->port, "POST", path, NULL, body, &a);
-    if (a.status != status)
-        check_fail(__FILE__, __LINE__, "%s %s: %d %s", path, body, a.status, buf_text(&a.body));
-    cJSON *json = cJSON_ParseWithLength(a.body.data, a.body.len);
-    answer_release(&a);
-    return json;
-}
-
 #define INPUTS(more)   "{\"inputs\":\"one two three\"" more "}"
 #define PARAMS(params) INPUTS(",\"parameters\":{" params "}")
 
@@ -166,7 +151,7 @@ TEST(an_answer_is_an_object_or_a_list_of_one) {
     w.fake_config.with_logprobs = true;
     EXPECT(world_start(&w));
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        cJSON *json = ask(&w, cases[i].path, cases[i].body, 200);
+        cJSON *json = world_ask(&w, cases[i].path, cases[i].body, 200);
         EXPECT_EQ(cJSON_IsArray(json), cases[i].list);
         EXPECT(!cases[i].list || cJSON_GetArraySize(json) == 1);
         const cJSON *object = cases[i].list ? json->child : json;
@@ -192,10 +177,11 @@ TEST(details_tell_of_every_token) {
     world_prepare(&w);
     w.fake_config.with_logprobs = true;
     EXPECT(world_start(&w));
-    cJSON *json = ask(&w, "/generate",
-                      PARAMS("\"details\":true,\"do_sample\":true,\"seed\":9,\"max_new_tokens\":4,"
-                             "\"top_n_tokens\":2,\"decoder_input_details\":true"),
-                      200);
+    cJSON *json =
+        world_ask(&w, "/generate",
+                  PARAMS("\"details\":true,\"do_sample\":true,\"seed\":9,\"max_new_tokens\":4,"
+                         "\"top_n_tokens\":2,\"decoder_input_details\":true"),
+                  200);
     const cJSON *details = member(json, "details"), *token;
     EXPECT_EQ(member(details, "seed")->valueint, 9);
     EXPECT_EQ(member(details, "generated_tokens")->valueint, 4);
@@ -212,9 +198,9 @@ TEST(details_tell_of_every_token) {
     EXPECT(cJSON_IsNull(member(prefill->child, "logprob")));
     EXPECT(cJSON_IsNumber(member(prefill->child->next, "logprob")));
     cJSON_Delete(json);
-    json =
-        ask(&w, "/generate",
-            PARAMS("\"details\":true,\"do_sample\":true,\"best_of\":3,\"max_new_tokens\":4"), 200);
+    json = world_ask(
+        &w, "/generate",
+        PARAMS("\"details\":true,\"do_sample\":true,\"best_of\":3,\"max_new_tokens\":4"), 200);
     const cJSON *others = member(member(json, "details"), "best_of_sequences");
     EXPECT_EQ(cJSON_GetArraySize(others), 2);
     EXPECT_EQ(cJSON_GetArraySize(member(others->child, "tokens")), 4);
@@ -291,12 +277,12 @@ TEST(errors_are_tgis) {
     world_prepare(&w);
     EXPECT(world_start(&w));
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        cJSON *json = ask(&w, cases[i].path, cases[i].body, cases[i].status);
+        cJSON *json = world_ask(&w, cases[i].path, cases[i].body, cases[i].status);
         EXPECT_STR(client_string(json, "error_type"), "validation");
         EXPECT(cJSON_IsString(member(json, "error")));
         cJSON_Delete(json);
     }
-    cJSON *json = ask(&w, "/generate", "{\"text\":1}", 400);
+    cJSON *json = world_ask(&w, "/generate", "{\"text\":1}", 400);
     EXPECT(cJSON_IsString(member(member(json, "error"), "message")));
     cJSON_Delete(json);
     world_end(&w);

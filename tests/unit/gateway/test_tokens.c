@@ -3,19 +3,9 @@
 
 #include "gateway/genreq.h"
 
-static const cJSON *member(const cJSON *object, const char *name) {
-    return cJSON_GetObjectItemCaseSensitive(object, name);
-}
-
 /* Returns owned: the answer's JSON. */
 static cJSON *ask(struct world *w, const char *body, int status) {
-    struct answer a;
-    client_request(w->port, "POST", "/inference/v1/generate", NULL, body, &a);
-    if (a.status != status)
-        check_fail(__FILE__, __LINE__, "%s: %d %s", body, a.status, buf_text(&a.body));
-    cJSON *json = cJSON_ParseWithLength(a.body.data, a.body.len);
-    answer_release(&a);
-    return json;
+    return world_ask(w, "/inference/v1/generate", body, status);
 }
 
 #define IDS(more)      "{\"token_ids\":[5,6,7]" more "}"

@@ -122,6 +122,17 @@ static inline void world_echo_end(struct world *w) {
     world_end(w);
 }
 
+/* Posts, and expects this status. Returns owned: the answer's JSON. */
+static inline cJSON *world_ask(struct world *w, const char *path, const char *body, int status) {
+    struct answer a;
+    client_request(w->port, "POST", path, NULL, body, &a);
+    if (a.status != status)
+        check_fail(__FILE__, __LINE__, "%s %s: %d %s", path, body, a.status, buf_text(&a.body));
+    cJSON *json = cJSON_ParseWithLength(a.body.data, a.body.len);
+    answer_release(&a);
+    return json;
+}
+
 #define POST(w, body, a) client_request((w)->port, "POST", "/v1/completions", NULL, body, a)
 #define CHAT(w, content, more, a)                                                                  \
     client_request((w)->port, "POST", "/v1/chat/completions", NULL,                                \

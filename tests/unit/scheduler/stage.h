@@ -486,4 +486,12 @@ static inline bool stage_is_right(struct stage *stage, uint32_t idx, uint32_t ch
     return right;
 }
 
+/* Runs to the end: the first `requests` requests have `tokens` tokens each, the right ones. Frees. */
+static inline void stage_ends_right(struct stage *stage, uint32_t requests, size_t tokens) {
+    stage_finish(stage);
+    for (uint32_t i = 0; i < requests; i++)
+        EXPECT(stage_is_right(stage, i, 0, tokens));
+    stage_free(stage);
+}
+
 #endif

@@ -109,9 +109,7 @@ TEST(a_worker_that_registers_anew_is_asked_anew) {
     EXPECT_EQ(stage->prepare_count, 2);
     EXPECT_EQ(tokens_of(stage, 0), before);
     ready(stage);
-    stage_finish(stage);
-    EXPECT(stage_is_right(stage, 0, 0, 6));
-    stage_free(stage);
+    stage_ends_right(stage, 1, 6);
 }
 
 /* It counts from Ready on for GRAMMAR_VALID_MS, and is asked for again from GRAMMAR_REFRESH_MS on. */
@@ -200,9 +198,7 @@ TEST(only_its_own_answer_lets_a_sequence_run) {
         EXPECT_EQ(stage->requests[0].reject, 0);
     }
     ready(stage);
-    stage_finish(stage);
-    EXPECT(stage_is_right(stage, 0, 0, 2));
-    stage_free(stage);
+    stage_ends_right(stage, 1, 2);
 }
 
 /* One of three cannot be had: who waits for another still gets it. */

@@ -131,8 +131,5 @@ TEST(models_lose_workers_of_their_own) {
     stage->workers[FIRST].hello.incarnation++;
     EXPECT_EQ(stage_hello(stage, &stage->workers[FIRST]), 0);
     stage->now += stage->config.fence_wait_ms;
-    stage_finish(stage);
-    for (uint32_t i = 0; i < 8; i++)
-        EXPECT(stage_is_right(stage, i, 0, 12));
-    stage_free(stage);
+    stage_ends_right(stage, 8, 12);
 }

@@ -100,9 +100,7 @@ TEST(pipeline_pause_stops_decoding_and_keeps_the_blocks) {
     EXPECT_EQ(sched_counts(stage->s).running, 1);
     pause.paused = false;
     sched_pause(stage->s, stage->now, stage->gateway, &pause);
-    stage_finish(stage);
-    EXPECT(stage_is_right(stage, 0, 0, 100));
-    stage_free(stage);
+    stage_ends_right(stage, 1, 100);
 }
 
 TEST(pipeline_paused_ones_give_way_first) {
@@ -122,9 +120,7 @@ TEST(pipeline_paused_ones_give_way_first) {
     EXPECT(stage->requests[0].choices[0].tokens.count < 20);
     pause.paused = false;
     sched_pause(stage->s, stage->now, stage->gateway, &pause);
-    stage_finish(stage);
-    EXPECT(stage_is_right(stage, 0, 0, 20));
-    stage_free(stage);
+    stage_ends_right(stage, 1, 20);
 }
 
 /* Who takes a request up reads it: that the one before it had paused does not count any more. */
@@ -184,9 +180,7 @@ TEST(pipeline_results_that_do_not_fit_start_the_worker_anew) {
     EXPECT_EQ(sched_counts(stage->s).resumed_waiting, 1);
     w->hello.incarnation++;
     EXPECT_EQ(stage_hello(stage, w), 0);
-    stage_finish(stage);
-    EXPECT(stage_is_right(stage, 0, 0, 20));
-    stage_free(stage);
+    stage_ends_right(stage, 1, 20);
 }
 
 /* One column that is too short or too long at a time. */
@@ -218,9 +212,7 @@ TEST(pipeline_results_of_another_shape_start_the_worker_anew) {
         w->hello.incarnation++;
         EXPECT_EQ(stage_hello(stage, w), 0);
     }
-    stage_finish(stage);
-    EXPECT(stage_is_right(stage, 0, 0, 20));
-    stage_free(stage);
+    stage_ends_right(stage, 1, 20);
 }
 
 /* What a row says that it cannot: of a sampling row of 10 tokens, or of one that is part of a
@@ -302,9 +294,7 @@ TEST(pipeline_results_that_came_before_or_of_another_life_are_counted_and_change
     EXPECT_EQ(sched_counts(stage->s).stale_messages, 3);
     stage_run(stage);
     EXPECT_EQ(stage->requests[0].choices[0].tokens.count, 1);
-    stage_finish(stage);
-    EXPECT(stage_is_right(stage, 0, 0, 20));
-    stage_free(stage);
+    stage_ends_right(stage, 1, 20);
 }
 
 TEST(pipeline_paused_ones_give_their_slots_to_who_waits) {

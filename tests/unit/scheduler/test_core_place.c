@@ -21,12 +21,37 @@ static uint32_t computed_from(const struct stage *stage, uint32_t idx) {
     return UINT32_MAX;
 }
 
+static void turns(struct stage *stage, int count) {
+    for (int i = 0; i < count; i++) {
+        stage_run(stage);
+        sched_check(stage->s);
+        stage_answer(stage, &stage->workers[0]);
+    }
+}
+
+/* `count` prompts of several lengths that begin alike, each with a short answer beside it: worker 0
+ * then knows what steps of several sizes cost. */
+static void learn_costs(struct stage *stage, uint32_t count, uint32_t shortest) {
+    for (uint32_t k = 0; k < count; k++) {
+        struct wire_submit submit = stage_submit(stage, 10 + k, shortest + 30 * k, 8, 5);
+        stage_send(stage, &submit);
+        stage_simple(stage, 20 + k, 8 + k, 16);
+        stage_finish(stage);
+    }
+}
+
+/* A long answer is under way on worker 0 when worker 1 comes, which has nothing. */
+static void add_idle_worker(struct stage *stage) {
+    stage_simple(stage, 0, 8, 200);
+    turns(stage, 3);
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 1)), 0);
+    stage_run(stage);
+}
+
 TEST(place_the_last_block_is_used) {
     struct stage *stage = with_blocks(8);
     stage_simple(stage, 0, 8 * 16 - 1, 1); /* and one token */
-    stage_finish(stage);
-    EXPECT(stage_is_right(stage, 0, 0, 1));
-    stage_free(stage);
+    stage_ends_right(stage, 1, 1);
 }
 
 /* Each that runs may need a block more soon, and so many stay free, of an eighth of all at most. */
@@ -93,10 +118,7 @@ TEST(place_weighs_cached_positions_against_load) {
         }
         for (uint32_t k = 0; k < CASES[i].load; k++)
             stage_simple(stage, 10 + k, 8, 200);
-        for (int turns = 0; turns < 3; turns++) {
-            stage_run(stage);
-            stage_answer(stage, &stage->workers[0]);
-        }
+        turns(stage, 3);
         EXPECT_EQ(stage_hello(stage, stage_worker(stage, 1)), 0);
         stage_run(stage);
         EXPECT_EQ(running(stage), CASES[i].load);
@@ -120,25 +142,12 @@ TEST(place_spreads_long_answers_that_begin_alike) {
     } CASES[] = {{1, 0}, {60, 0}, {130, 0}, {256, 1}};
     for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
         struct stage *stage = stage_new(NULL);
-        struct wire_submit submit;
         stage_worker(stage, 0)->ms_per_token = 1;
         EXPECT_EQ(stage_hello(stage, &stage->workers[0]), 0);
-        /* What steps of several sizes cost; the beginning is the same. */
-        for (uint32_t k = 0; k < 8; k++) {
-            submit = stage_submit(stage, 10 + k, 97 + 30 * k, 8, 5);
-            stage_send(stage, &submit);
-            stage_simple(stage, 20 + k, 8 + k, 16);
-            stage_finish(stage);
-        }
-        stage_simple(stage, 0, 8, 200);
-        for (int turns = 0; turns < 3; turns++) {
-            stage_run(stage);
-            stage_answer(stage, &stage->workers[0]);
-        }
-        EXPECT_EQ(stage_hello(stage, stage_worker(stage, 1)), 0);
-        stage_run(stage);
+        learn_costs(stage, 8, 97);
+        add_idle_worker(stage);
         EXPECT_EQ(running(stage), 1);
-        submit = stage_submit(stage, 1, 52, CASES[i].max_tokens, 5);
+        struct wire_submit submit = stage_submit(stage, 1, 52, CASES[i].max_tokens, 5);
         stage_send(stage, &submit);
         stage_run(stage);
         EXPECT_EQ(stage->workers[1].results.count > 0, CASES[i].chosen);
@@ -153,28 +162,16 @@ TEST(place_spreads_long_answers_that_begin_alike) {
  * costs beside it. */
 TEST(place_counts_a_beginning_as_a_large_step_computes_it) {
     struct stage *stage = stage_new(NULL);
-    struct wire_submit submit;
     stage_worker(stage, 0)->ms_per_token = 1;
     stage->workers[0].fixed_ms = 50;
     EXPECT_EQ(stage_hello(stage, &stage->workers[0]), 0);
-    for (uint32_t k = 0; k < 4; k++) { /* large prompts, and steps of several rows */
-        submit = stage_submit(stage, 10 + k, 400 + 30 * k, 8, 5);
-        stage_send(stage, &submit);
-        stage_simple(stage, 20 + k, 8 + k, 16);
-        stage_finish(stage);
-    }
+    learn_costs(stage, 4, 400);
     for (uint32_t k = 0; k < 40; k++) {
         stage_simple(stage, 100 + k, 40, 1);
         stage_finish(stage);
     }
-    stage_simple(stage, 0, 8, 200);
-    for (int turns = 0; turns < 3; turns++) {
-        stage_run(stage);
-        stage_answer(stage, &stage->workers[0]);
-    }
-    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 1)), 0);
-    stage_run(stage);
-    submit = stage_submit(stage, 1, 52, 400, 5);
+    add_idle_worker(stage);
+    struct wire_submit submit = stage_submit(stage, 1, 52, 400, 5);
     stage_send(stage, &submit);
     stage_run(stage);
     EXPECT(stage->workers[1].results.count > 0);
@@ -272,24 +269,13 @@ TEST(place_the_latest_gives_way_to_a_probe_once) {
             stage_answer(stage, w);
         }
     }
-    stage_finish(stage);
-    for (uint32_t i = 0; i < 3; i++)
-        EXPECT(stage_is_right(stage, i, 0, 60));
-    stage_free(stage);
+    stage_ends_right(stage, 3, 60);
 }
 
 static void ask_of(struct stage *stage, uint32_t idx, uint64_t tenant, uint32_t max_tokens) {
     struct wire_submit submit = stage_submit(stage, idx, 10 + idx, max_tokens, idx);
     submit.tenant = (struct u128){tenant, 0};
     stage_send(stage, &submit);
-}
-
-static void turns(struct stage *stage, int count) {
-    for (int i = 0; i < count; i++) {
-        stage_run(stage);
-        sched_check(stage->s);
-        stage_answer(stage, &stage->workers[0]);
-    }
 }
 
 static struct stage *with_slots(uint32_t slots) {
@@ -321,10 +307,7 @@ TEST(place_a_tenant_without_a_slot_gets_one) {
         turns(stage, 1);
         EXPECT_EQ(running(stage), 3); /* for a moment */
     }
-    stage_finish(stage);
-    for (uint32_t i = 0; i < 3; i++)
-        EXPECT(stage_is_right(stage, i, 0, 300));
-    stage_free(stage);
+    stage_ends_right(stage, 3, 300);
 }
 
 /* Who asks for one thing after the other finds its slot each time, before those that ran; nothing else
@@ -352,10 +335,7 @@ TEST(place_a_slot_is_kept_for_who_comes_back) {
     stage->now++;
     stage_run(stage);
     EXPECT_EQ(running(stage), 3);
-    stage_finish(stage);
-    for (uint32_t i = 0; i < 4; i++)
-        EXPECT(stage_is_right(stage, i, 0, 300));
-    stage_free(stage);
+    stage_ends_right(stage, 4, 300);
 }
 
 /* A tenant whose answers all end at once has all their slots again at once. */

@@ -274,10 +274,7 @@ TEST(poison_is_not_sought_in_what_a_worker_survived) {
     tell_end(stage, was, true); /* nothing was in flight */
     EXPECT_EQ(sched_counts(stage->s).attributable_deaths, 0);
     replace(stage, w);
-    stage_finish(stage);
-    for (uint32_t i = 0; i < 2; i++)
-        EXPECT(stage_is_right(stage, i, 0, 30));
-    stage_free(stage);
+    stage_ends_right(stage, 2, 30);
 }
 
 /* Its client came back by the stream's name, so the request has another id, before the cause was

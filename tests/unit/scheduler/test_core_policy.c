@@ -544,9 +544,7 @@ TEST(policy_latest_of_lowest_priority_is_preempted) {
     }
     EXPECT(stage_is_right(stage, 1, 0, 60)); /* the important one never gave way */
     EXPECT(stage->requests[0].choices[0].tokens.count < 60);
-    stage_finish(stage);
-    EXPECT(stage_is_right(stage, 0, 0, 60));
-    stage_free(stage);
+    stage_ends_right(stage, 1, 60);
 }
 
 /* Both have been running when the room ends: the earlier one, which is paused, gives way, and the

@@ -104,10 +104,7 @@ TEST(share_addresses_have_slots) {
     turns(stage, 12);
     EXPECT(stage->requests[10].choices[0].finish != 0);
     EXPECT_EQ(sched_counts(stage->s).preemptions, 1);
-    stage_finish(stage);
-    for (uint32_t i = 0; i < 3; i++)
-        EXPECT(stage_is_right(stage, i, 0, 300));
-    stage_free(stage);
+    stage_ends_right(stage, 3, 300);
 }
 
 /* Where rows cost what they compute, a step has two or three rows beside one of another address, not

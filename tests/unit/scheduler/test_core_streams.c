@@ -116,9 +116,7 @@ TEST(streams_stay_when_another_tenant_submits_their_id) {
     sched_submit(stage->s, stage->now, (struct u128){43, 43}, &other);
     EXPECT_EQ(stage->requests[0].reject, WIRE_REJECT_INVALID); /* told to who asked */
     stage->requests[0].reject = (enum wire_reject_code)0;
-    stage_finish(stage);
-    EXPECT(stage_is_right(stage, 0, 0, 50));
-    stage_free(stage);
+    stage_ends_right(stage, 1, 50);
 }
 
 TEST(streams_run_on_without_their_client) {

@@ -53,10 +53,7 @@ TEST(workers_silence_fences_and_the_replacement_waits_for_it) {
     EXPECT_EQ(w->results.count, 0);
     exited(stage, old, WIRE_EXIT_FENCED, false);
     EXPECT_EQ(sched_counts(stage->s).replicas_ready, 1);
-    stage_finish(stage);
-    for (uint32_t i = 0; i < 4; i++)
-        EXPECT(stage_is_right(stage, i, 0, 60));
-    stage_free(stage);
+    stage_ends_right(stage, 4, 60);
 }
 
 TEST(workers_fence_without_answer_ends_with_time) {
@@ -70,9 +67,7 @@ TEST(workers_fence_without_answer_ends_with_time) {
     stage_run(stage);
     EXPECT(stage->wants <= stage->now + stage->config.fence_wait_ms);
     stage->now += stage->config.fence_wait_ms;
-    stage_finish(stage);
-    EXPECT(stage_is_right(stage, 0, 0, 60));
-    stage_free(stage);
+    stage_ends_right(stage, 1, 60);
 }
 
 TEST(workers_given_up_that_wake_register_anew) {
@@ -85,10 +80,7 @@ TEST(workers_given_up_that_wake_register_anew) {
     stage_answer(stage, w); /* late: of nobody's registration */
     w->hello.incarnation++;
     EXPECT_EQ(stage_hello(stage, w), 0);
-    stage_finish(stage);
-    for (uint32_t i = 0; i < 2; i++)
-        EXPECT(stage_is_right(stage, i, 0, 60));
-    stage_free(stage);
+    stage_ends_right(stage, 2, 60);
 }
 
 /* After a restart of the scheduler each stream costs one partial block. */
@@ -156,9 +148,7 @@ TEST(workers_loading_for_a_minute_are_not_dead) {
     w->hello.state = WIRE_STATE_IDLE;
     w->hello.incarnation++;
     EXPECT_EQ(stage_hello(stage, w), 0);
-    stage_finish(stage);
-    EXPECT(stage_is_right(stage, 0, 0, 10));
-    stage_free(stage);
+    stage_ends_right(stage, 1, 10);
 }
 
 TEST(workers_long_step_is_not_stuck_but_an_endless_one_is) {
@@ -213,9 +203,7 @@ TEST(workers_lost_plan_is_noticed_by_idleness) {
     EXPECT_EQ(stage->ask_count, 1);
     w->hello.incarnation++;
     EXPECT_EQ(stage_hello(stage, w), 0);
-    stage_finish(stage);
-    EXPECT(stage_is_right(stage, 0, 0, 60));
-    stage_free(stage);
+    stage_ends_right(stage, 1, 60);
 }
 
 TEST(workers_results_of_an_older_registration_are_ignored) {
@@ -237,10 +225,7 @@ TEST(workers_results_of_an_older_registration_are_ignored) {
                                       .finishes = {old.finishes, old.row_count},
                                       .tokens = {old.tokens, old.token_count}};
     EXPECT_EQ(sched_step_result(stage->s, stage->now, w->instance, &result), 0);
-    stage_finish(stage);
-    for (uint32_t i = 0; i < 2; i++)
-        EXPECT(stage_is_right(stage, i, 0, 60));
-    stage_free(stage);
+    stage_ends_right(stage, 2, 60);
 }
 
 TEST(workers_drained_replica_finishes_what_it_has) {
@@ -332,9 +317,7 @@ TEST(workers_whose_new_hello_is_refused_are_lost) {
     EXPECT_EQ(sched_counts(stage->s).replicas_ready, 0);
     EXPECT(u128_equal(stage->fenced, w->instance));
     EXPECT_EQ(stage_hello(stage, stage_worker(stage, 1)), 0);
-    stage_finish(stage);
-    EXPECT(stage_is_right(stage, 0, 0, 60));
-    stage_free(stage);
+    stage_ends_right(stage, 1, 60);
 }
 
 TEST(workers_status_tells_models_and_replicas) {
