@@ -347,8 +347,13 @@ void link_client_wait(struct link_client *c, const int *fds, bool *ready, size_t
     link_client_dispatch(c);
 }
 
+/* While no Hello has gone out nobody knows of the old state, and the connection being made will do: the
+ * scheduler would take hanging up before we are proven for a peer that was refused. */
 void link_client_renew(struct link_client *c) {
-    disconnect(c, LINK_LOST_RENEW);
+    if (c->state == CLIENT_CONNECTING && c->socket && !c->hello_sent)
+        c->hello_filled = false;
+    else
+        disconnect(c, LINK_LOST_RENEW);
 }
 
 /* ---- Life ---- */

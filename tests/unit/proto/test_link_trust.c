@@ -214,6 +214,41 @@ TEST(trust_stuck_strangers_hold_up_nobody) {
     stage_close(&t);
 }
 
+/* A worker that is ready before anybody has answered it: it does not hang up for that, which would look
+ * like one that was refused. What it says is of then. */
+TEST(trust_who_registers_anew_in_time_keeps_its_connection) {
+    const char *ipc = test_endpoint();
+    struct test_server s = {0};
+    struct stage t;
+    EXPECT(stage_open(&t, 3000));
+    EXPECT(test_server_open(&s, ipc, 5, 3000));
+    for (int i = 0; i < 2; i++) {
+        struct test_server *server = i ? &t.server : &s;
+        struct test_client c = {0};
+        EXPECT(
+            test_client_open_with(&c, i ? t.endpoint : ipc, i ? &t.keys : NULL, WIRE_ROLE_GATEWAY));
+        for (int k = 0; k < 5; k++) {
+            sleep_ms(10); /* the library connects and greets; the scheduler does not look */
+            test_turn(NULL, &c);
+            int before = c.hellos;
+            link_client_renew(c.link);
+            test_turn(NULL, &c);
+            EXPECT_EQ(c.hellos, before + 1);
+        }
+        TURN_UNTIL(server, &c, 10000, c.registered);
+        EXPECT_EQ(c.registered, 1);
+        EXPECT_EQ(link_client_incarnation(c.link), c.hellos);
+        link_client_renew(c.link); /* of one that is registered: a connection of its own */
+        TURN_UNTIL(server, &c, 10000, c.registered == 2);
+        EXPECT_EQ(c.registered, 2);
+        EXPECT_EQ(link_server_stats(server->link)->refused_peers, 0);
+        test_close(NULL, &c);
+    }
+    test_close(&s, NULL);
+    test_endpoint_remove(ipc);
+    stage_close(&t);
+}
+
 /* Each key, under the name of each role, says every kind. */
 TEST(trust_a_key_speaks_for_its_role_alone) {
     struct stage t;
