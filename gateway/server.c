@@ -665,10 +665,16 @@ static bool takes(const struct route *route, enum http_method method) {
     return method == route->method || (method == HTTP_HEAD && route->method == HTTP_GET);
 }
 
-/* Whether the route is one of this path; *rest: what follows a prefix. */
-static bool is_of_path(const struct route *route, struct bytes path, struct bytes *rest) {
+/* Whether the route is one of this path; *rest: what follows a prefix. A slash that was written %2F
+ * divides nothing, so it stands for none of a route's own; of what follows a prefix, names of models
+ * alone may have some. */
+static bool is_of_path(const struct route *route, const struct http_request *req,
+                       struct bytes *rest) {
+    struct bytes path = req->path;
     size_t len = strlen(route->path);
     bool prefix = len > 1 && route->path[len - 1] == '/';
+    if (req->escaped_slash && (req->escaped_slash < len || route->handle != on_model))
+        return false;
     if (path.len < len || memcmp(path.data, route->path, len) != 0 ||
         (prefix ? path.len == len : path.len != len))
         return false;
@@ -677,13 +683,12 @@ static bool is_of_path(const struct route *route, struct bytes path, struct byte
 }
 
 /* The path's route that takes the method, else its first one; NULL: no such path. */
-static const struct route *find_route(struct bytes path, enum http_method method,
-                                      struct bytes *rest) {
+static const struct route *find_route(const struct http_request *req, struct bytes *rest) {
     const struct route *first = NULL;
     for (size_t i = 0; i < ARRAY_LEN(routes); i++) {
-        if (first ? strcmp(routes[i].path, first->path) != 0 : !is_of_path(&routes[i], path, rest))
+        if (first ? strcmp(routes[i].path, first->path) != 0 : !is_of_path(&routes[i], req, rest))
             continue;
-        if (takes(&routes[i], method))
+        if (takes(&routes[i], req->method))
             return &routes[i];
         first = first ? first : &routes[i];
     }
@@ -776,7 +781,7 @@ static int check_coding(const struct http_request *req, struct api_error *err) {
 static const struct route *admit(struct gateway *gw, struct call *call) {
     struct http_request *req = call->req;
     struct api_error err;
-    const struct route *route = find_route(req->path, req->method, &call->rest);
+    const struct route *route = find_route(req, &call->rest);
     event_thread_set_now(call->thread);
     req->user = (void *)(uintptr_t)route;
     if (req->method == HTTP_OPTIONS && bytes_equal(req->path, bytes_str("*"))) {

@@ -31,7 +31,7 @@ static void answer_version(struct http_request *req, const char *version) {
 }
 
 static bool path_is(const struct http_request *req, const char *path) {
-    return bytes_equal(req->path, bytes_str(path));
+    return !req->escaped_slash && bytes_equal(req->path, bytes_str(path));
 }
 
 static void on_request(void *ctx, struct http_request *req) {

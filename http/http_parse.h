@@ -50,11 +50,12 @@ struct http_field_at {
 struct http_parser {
     /* From HEAD until reset. Spans point into the parser. */
     enum http_method method;
-    int version_minor;    /* 0 or 1 */
-    struct bytes path;    /* decoded */
-    struct bytes query;   /* raw */
-    bool keep_alive;      /* what the client wants */
-    bool expect_continue; /* the client waits for 100 before it sends the body */
+    int version_minor;      /* 0 or 1 */
+    struct bytes path;      /* decoded */
+    uint32_t escaped_slash; /* see http_server.h */
+    struct bytes query;     /* raw */
+    bool keep_alive;        /* what the client wants */
+    bool expect_continue;   /* the client waits for 100 before it sends the body */
     bool chunked;
     uint64_t length; /* Content-Length, 0 when absent or chunked */
     VEC(struct http_header) headers;

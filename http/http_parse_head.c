@@ -170,9 +170,11 @@ static bool take_authority(struct http_parser *p, struct bytes *path) {
     return true;
 }
 
-/* Decodes %XX in place. False for bad escapes, control characters and what is not UTF-8. */
-static bool unescape_path(uint8_t *path, uint32_t *len) {
+/* Decodes %XX in place. False for bad escapes, control characters and what is not UTF-8. The first
+ * byte is no escape: *escaped_slash is 0 when there is none. */
+static bool unescape_path(uint8_t *path, uint32_t *len, uint32_t *escaped_slash) {
     uint32_t out = 0;
+    *escaped_slash = 0;
     for (uint32_t at = 0; at < *len; at++) {
         int c = path[at];
         if (c == '%') {
@@ -181,6 +183,8 @@ static bool unescape_path(uint8_t *path, uint32_t *len) {
             int high = hex_value(path[at + 1]), low = hex_value(path[at + 2]);
             c = high < 0 || low < 0 ? -1 : high * 16 + low;
             at += 2;
+            if (c == '/' && !*escaped_slash)
+                *escaped_slash = out;
         }
         if (c < 0x20 || c == 0x7f)
             return false;
@@ -205,7 +209,7 @@ static bool take_target(struct http_parser *p, struct bytes target) {
     p->path_len = (uint32_t)(mark ? (size_t)(mark - path.data) : path.len);
     p->query_at = p->path_at + p->path_len + (mark != NULL);
     p->query_len = (uint32_t)(path.len - p->path_len - (mark != NULL));
-    return unescape_path((uint8_t *)p->head.data + p->path_at, &p->path_len);
+    return unescape_path((uint8_t *)p->head.data + p->path_at, &p->path_len, &p->escaped_slash);
 }
 
 void http_parser_request_line(struct http_parser *p, uint32_t begin, uint32_t end) {

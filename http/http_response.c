@@ -247,6 +247,7 @@ bool http_is_request_id(struct bytes id) {
 void http_conn_take_head(struct http_conn *conn) {
     struct http_request *req = &conn->req;
     req->path = conn->parser.path;
+    req->escaped_slash = conn->parser.escaped_slash;
     req->headers = conn->parser.headers.items;
     req->header_count = (uint32_t)conn->parser.headers.count;
     struct bytes id = http_request_header(req, "X-Request-Id");

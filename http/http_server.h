@@ -52,6 +52,9 @@ struct http_request {
     enum http_method method;
     /* decoded, starts with '/' (or is "*" for OPTIONS), valid UTF-8, no control characters */
     struct bytes path;
+    /* where in the path is the first '/' that was written %2F: it is a segment's data, and divides
+     * nothing (RFC 3986, section 2.2). 0: there is none */
+    uint32_t escaped_slash;
     struct bytes query; /* raw, behind the '?'; empty when there is none */
     struct bytes body;  /* complete; transfer coding removed */
     const struct http_header *headers;

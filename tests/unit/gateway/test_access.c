@@ -30,6 +30,46 @@ TEST(keys_guard_what_is_not_health) {
     world_end(&w);
 }
 
+/* RFC 3986, section 2.2: a slash that is written %2F is a segment's data. */
+TEST(an_escaped_slash_divides_no_path) {
+    static const struct {
+        const char *method, *path;
+        int status;
+    } ROWS[] = {{"GET", "/v1/models", 200},          {"GET", "/v1%2Fmodels", 404},
+                {"GET", "/v1/%6dodels", 200},        {"POST", "/v1/chat%2fcompletions", 404},
+                {"GET", "/health%2Flive", 404},      {"GET", "/v1/models/o/n", 200},
+                {"GET", "/v1/models/o%2Fn", 200},    {"GET", "/v1/models/o%2fn", 200},
+                {"GET", "/v1/models/o%252Fn", 404},  {"GET", "/v1/models%2Fo/n", 404},
+                {"GET", "/v1%2Fmodels/o%2Fn", 404},  {"GET", "/v1/models%2Fo", 404},
+                {"GET", "/v1/models%2F", 404},       {"GET", "/page%2Findex.css", 404},
+                {"OPTIONS", "/v1/models", 204},      {"OPTIONS", "/v1%2Fmodels", 404},
+                {"GET", "/v1/models/o/n?a=%2F", 200}};
+    static const char NOTHING[] = "there is nothing at this path";
+    struct world w;
+    struct answer a;
+    world_prepare(&w);
+    w.settings.served_names = "fake,o/n";
+    EXPECT(world_start(&w));
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        client_request(w.port, ROWS[i].method, ROWS[i].path, "", NULL, &a);
+        bool named = strstr(buf_text(&a.body), "\"id\":\"o/n\"") != NULL;
+        if (a.status != ROWS[i].status || (named != (a.status == 200)))
+            check_fail(__FILE__, __LINE__, "%s %s: %d %s", ROWS[i].method, ROWS[i].path, a.status,
+                       buf_text(&a.body));
+        answer_release(&a);
+    }
+    static const char *const NO_PATHS[] = {"/v1/responses/resp_1%2Finput_items",
+                                           "/v1/responses/a%2Fb", "/v1/stream/a%2Fb", "/page/a%2Fb",
+                                           "/v1/responses%2Fresp_1"};
+    for (size_t i = 0; i < ARRAY_LEN(NO_PATHS); i++) {
+        client_request(w.port, "GET", NO_PATHS[i], "", NULL, &a);
+        if (a.status != 404 || !strstr(buf_text(&a.raw), NOTHING))
+            check_fail(__FILE__, __LINE__, "%s: %s", NO_PATHS[i], buf_text(&a.raw));
+        answer_release(&a);
+    }
+    world_end(&w);
+}
+
 /* A stranger's body is not waited for. */
 TEST(keys_are_checked_before_the_body) {
     struct world w;

@@ -50,6 +50,8 @@ TEST(admin_answers_each_path) {
         {"GET /version?x=1", false, 200, 0, "application/json", "{\"version\":\"1.2.3\"}"},
         {"GET /", true, 404, 0, "text/plain; charset=utf-8", "not found\n"},
         {"GET /health/", true, 404, 0, "text/plain; charset=utf-8", "not found\n"},
+        {"GET /health%2Flive", true, 404, 0, "text/plain; charset=utf-8", "not found\n"},
+        {"GET /%76ersion", true, 200, 0, "application/json", "{\"version\":\"1.2.3\"}"},
         {"GET /versions", true, 404, 0, "text/plain; charset=utf-8", "not found\n"},
         {"HEAD /health/ready", true, 200, 1, "text/plain; charset=utf-8", ""},
         {"HEAD /health/ready", false, 503, 1, "text/plain; charset=utf-8", ""},

@@ -23,6 +23,8 @@ static const struct http_limits limits = {
 static void add_head(struct buf *out, const struct http_parser *p) {
     buf_addf(out, "%s ", http_method_text(p->method));
     buf_add_bytes(out, p->path);
+    if (p->escaped_slash)
+        buf_addf(out, "@%u", p->escaped_slash);
     if (p->query.len)
         buf_add_byte(out, '?');
     buf_add_bytes(out, p->query);
@@ -154,6 +156,17 @@ static const struct framing_case cases[] = {
     CASE("escaped zero byte", "GET /a%00b HTTP/1.1\r\n" H "\r\n", "400"),
     CASE("escaped line feed", "GET /a%0ab HTTP/1.1\r\n" H "\r\n", "400"),
     CASE("escape decoded", "GET /%76%31 HTTP/1.1\r\n" H "\r\n", "GET /v1 1.1 ka []"),
+    CASE("escaped slash", "GET /a%2Fb HTTP/1.1\r\n" H "\r\n", "GET /a/b@2 1.1 ka []"),
+    CASE("escaped slashes", "GET /a/%2f%2F?%2f HTTP/1.1\r\n" H "\r\n", "GET /a///@3?%2f 1.1 ka []"),
+    CASE("escaped slash at first", "GET /%2F HTTP/1.1\r\n" H "\r\n", "GET //@1 1.1 ka []"),
+    CASE("escaped slash behind a host", "GET http://a/b%2f HTTP/1.1\r\n" H "\r\n",
+         "GET /b/@2 1.1 ka []"),
+    CASE("escaped percent of a slash", "GET /a%252Fb HTTP/1.1\r\n" H "\r\n",
+         "GET /a%2Fb 1.1 ka []"),
+    CASE("escaped slash of the request before",
+         "GET /%2F HTTP/1.1\r\n" H "\r\nGET /a/b HTTP/1.1\r\n" H "\r\n",
+         "GET //@1 1.1 ka [] | GET /a/b 1.1 ka []"),
+    CASE("escape for the first slash", "GET %2Fa HTTP/1.1\r\n" H "\r\n", "400"),
     CASE("escape cut short", "GET /a%4 HTTP/1.1\r\n" H "\r\n", "400"),
     CASE("escape without digits", "GET /a%zz HTTP/1.1\r\n" H "\r\n", "400"),
     CASE("escaped UTF-8", "GET /%c3%a9 HTTP/1.1\r\n" H "\r\n", "GET /\xc3\xa9 1.1 ka []"),
