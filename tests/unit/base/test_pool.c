@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -70,6 +71,30 @@ TEST(pool_many_short_rounds) {
         thread_pool_run(pool, (size_t)parts, count, &sum);
         EXPECT_EQ(sum, parts * (parts + 1) / 2);
     }
+    thread_pool_free(&pool);
+}
+
+enum { TOGETHER = 4, TOGETHER_MS = 20000 };
+
+/* Ends when all units of its round have begun, or nobody comes. */
+static void wait_for_the_others(void *ctx, size_t part_idx, int thread_idx) {
+    _Atomic int *begun = ctx;
+    int64_t end = clock_ms() + TOGETHER_MS;
+    atomic_fetch_add(begun, 1);
+    while (atomic_load(begun) < TOGETHER && clock_ms() < end)
+        sched_yield();
+}
+
+/* Helpers that sleep are woken, as many as a round has units beside the caller's. */
+TEST(pool_wakes_a_helper_for_each_unit) {
+    struct thread_pool *pool = thread_pool_new(TOGETHER, 0);
+    int64_t began = clock_ms();
+    for (int round = 0; round < 5; round++) {
+        _Atomic int begun = 0;
+        sleep_ms(10); /* all sleep */
+        thread_pool_run(pool, TOGETHER, wait_for_the_others, &begun);
+    }
+    EXPECT(clock_ms() - began < TOGETHER_MS);
     thread_pool_free(&pool);
 }
 
