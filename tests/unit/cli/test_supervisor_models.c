@@ -190,19 +190,24 @@ static void forget_added(void *ctx, uint32_t model) {
     added->forgotten = model;
 }
 
+/* Models may be added: each gets the place that *added says. */
+static void turns_open_adding(struct turns *t, struct added *added) {
+    EXPECT(turns_open(t));
+    t->config.models_max = 0;
+    t->config.add = give_added;
+    t->config.forget = forget_added;
+    t->config.renew_ctx = added;
+    t->s.registered = false;
+    for (size_t i = 0; i < CONTROLS_MAX; i++)
+        t->s.controls[i].fd = -1;
+}
+
 TEST(supervisor_models_one_that_was_added_in_vain_leaves_its_place) {
     struct turns t;
     struct added added = {.place = 2};
     struct managed_model *first, *second, *third;
     struct error err;
-    EXPECT(turns_open(&t));
-    t.config.models_max = 0;
-    t.config.add = give_added;
-    t.config.forget = forget_added;
-    t.config.renew_ctx = &added;
-    t.s.registered = false;
-    for (size_t i = 0; i < CONTROLS_MAX; i++)
-        t.s.controls[i].fd = -1;
+    turns_open_adding(&t, &added);
     EXPECT_EQ(models_add(&t.s, "first", &first, &err), 0);
     EXPECT_EQ(models_load(&t.s, first, 1000, &err), 0);
     added.place = 3;
@@ -241,14 +246,7 @@ TEST(supervisor_models_one_that_is_removed_leaves_its_place) {
     struct added added = {.place = 2};
     struct managed_model *one;
     struct error err;
-    EXPECT(turns_open(&t));
-    t.config.models_max = 0;
-    t.config.add = give_added;
-    t.config.forget = forget_added;
-    t.config.renew_ctx = &added;
-    t.s.registered = false;
-    for (size_t i = 0; i < CONTROLS_MAX; i++)
-        t.s.controls[i].fd = -1;
+    turns_open_adding(&t, &added);
     EXPECT_EQ(models_add(&t.s, "one", &one, &err), 0);
     EXPECT_EQ(models_load(&t.s, one, 1000, &err), 0);
     EXPECT_EQ(models_remove(&t.s, t.a, 2000, &err), ERR_UNSUPPORTED);

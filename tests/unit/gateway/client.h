@@ -99,6 +99,21 @@ static inline const char *client_string(const cJSON *object, const char *name) {
     return cJSON_IsString(v) ? v->valuestring : "";
 }
 
+static inline void add_json(const cJSON *value, struct buf *out) {
+    char *text = cJSON_PrintUnformatted(value);
+    buf_add_str(out, text);
+    cJSON_free(text);
+}
+
+static inline bool starts(const char *text, const char *with) {
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+static inline bool ends(const char *text, const char *with) {
+    size_t len = strlen(text), tail = strlen(with);
+    return len >= tail && strcmp(text + len - tail, with) == 0;
+}
+
 static inline void client_take_calls(struct answer *a, const cJSON *holder) {
     const cJSON *call;
     buf_add_str(&a->reasoning, client_string(holder, "reasoning"));

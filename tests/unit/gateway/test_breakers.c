@@ -1,17 +1,8 @@
 /* Texts that end a repetition as sets of the bundled tokenizer's tokens. */
+#include "demo_tokenizer.h"
+
 #include "check.h"
 #include "gateway/breakers.h"
-
-static struct tokenizer *load(struct buf *packed) {
-    struct bundle bundle;
-    struct tokenizer *t = NULL;
-    struct error err;
-    buf_init(packed, 0);
-    CHECK_MSG(bundle_pack(TRIREME_SOURCE_DIR "/demo/model", packed, &err) == 0, "%s", err.text);
-    CHECK(bundle_open(&bundle, buf_bytes(packed), &err) == 0);
-    CHECK_MSG(tokenizer_load_bundle(&bundle, &t, &err) == 0, "%s", err.text);
-    return t;
-}
 
 /* By the definition: a token's text holds one of the texts. */
 static void expect_set(const struct tokenizer *t, const struct bytes *texts, uint32_t count,
@@ -34,7 +25,7 @@ TEST(a_list_of_texts_becomes_a_set_of_tokens) {
     static const char *const WORDS[] = {"\n", ".", "a", "e", "th", " the",
                                         "o",  "!", "s", ",", "in"};
     struct buf packed, bits = {0};
-    struct tokenizer *t = load(&packed);
+    struct tokenizer *t = demo_tokenizer(&packed);
     struct breaker_cache *cache = breaker_cache_new();
     struct api_error err;
     for (size_t i = 0; i < 2 * ARRAY_LEN(WORDS); i++) {
@@ -58,7 +49,7 @@ TEST(a_list_of_texts_becomes_a_set_of_tokens) {
  * need not: neither answer is kept for the other. */
 TEST(a_text_in_no_token_is_refused_where_it_matters) {
     struct buf packed, bits = {0};
-    struct tokenizer *t = load(&packed);
+    struct tokenizer *t = demo_tokenizer(&packed);
     struct breaker_cache *cache = breaker_cache_new();
     struct api_error err;
     const struct bytes texts[] = {bytes_str("a"), bytes_str("zebra of quartz")};

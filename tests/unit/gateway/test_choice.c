@@ -1,20 +1,11 @@
 /* Tokens to text with the bundled tokenizer: the same text however it was cut, stop strings, half
  * characters. */
+#include "demo_tokenizer.h"
+
 #include "base/utf8.h"
 #include "check.h"
 #include "gateway/choice.h"
 #include "gateway/response.h"
-
-static struct tokenizer *load(struct buf *packed) {
-    struct bundle bundle;
-    struct tokenizer *t = NULL;
-    struct error err;
-    buf_init(packed, 0);
-    CHECK_MSG(bundle_pack(TRIREME_SOURCE_DIR "/demo/model", packed, &err) == 0, "%s", err.text);
-    CHECK(bundle_open(&bundle, buf_bytes(packed), &err) == 0);
-    CHECK_MSG(tokenizer_load_bundle(&bundle, &t, &err) == 0, "%s", err.text);
-    return t;
-}
 
 static struct token_vec encode(const struct tokenizer *t, const char *text) {
     struct token_vec ids = {0};
@@ -42,7 +33,7 @@ static struct choice make(const struct tokenizer *t, const char *const *stops, u
 TEST(text_comes_out_as_it_went_in) {
     static const char text[] = "Once upon a time — naïve café, 🚀🚀 \xe6\x97\xa5\xe6\x9c\xac end";
     struct buf packed, out;
-    struct tokenizer *t = load(&packed);
+    struct tokenizer *t = demo_tokenizer(&packed);
     struct token_vec ids = encode(t, text);
     struct choice c = make(t, NULL, 0, false);
     buf_init(&out, 0);
@@ -62,7 +53,7 @@ TEST(text_comes_out_as_it_went_in) {
 
 TEST(a_cut_character_is_shown_as_one_at_the_end) {
     struct buf packed, out;
-    struct tokenizer *t = load(&packed);
+    struct tokenizer *t = demo_tokenizer(&packed);
     struct token_vec ids = encode(t, "🚀");
     struct choice c = make(t, NULL, 0, false);
     buf_init(&out, 0);
@@ -83,7 +74,7 @@ TEST(tokens_inside_of_reasoning_are_counted) {
     static const char *const PIECES[] = {"<think>", "I look around.", "</think>",
                                          "Yes, I think so."};
     struct buf packed, out;
-    struct tokenizer *t = load(&packed);
+    struct tokenizer *t = demo_tokenizer(&packed);
     struct parse_config parse = {.reasoning = reasoning_format_find(bytes_str("think"))};
     struct choice_config config = {.tokenizer = t, .skip_special = true, .parse = &parse};
     struct choice c;
@@ -110,7 +101,7 @@ TEST(tokens_inside_of_reasoning_are_counted) {
 TEST(stop_strings_over_token_borders) {
     static const char *const stops[] = {"the end", "zzz"};
     struct buf packed, out;
-    struct tokenizer *t = load(&packed);
+    struct tokenizer *t = demo_tokenizer(&packed);
     struct token_vec ids = encode(t, "all is well, this is the end of it");
     for (int include = 0; include < 2; include++) {
         struct choice c = make(t, stops, 2, include);
@@ -150,7 +141,7 @@ TEST(stop_patterns_end_inside_of_tokens) {
         {"^is|q", NULL, text, "", false},
     };
     struct buf packed, out;
-    struct tokenizer *t = load(&packed);
+    struct tokenizer *t = demo_tokenizer(&packed);
     struct token_vec ids = encode(t, text);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct bytes pattern = bytes_str(rows[i].pattern);
@@ -189,7 +180,7 @@ TEST(stop_patterns_end_inside_of_tokens) {
 TEST(held_back_text_comes_at_the_end) {
     static const char *const stops[] = {"well then"};
     struct buf packed, out;
-    struct tokenizer *t = load(&packed);
+    struct tokenizer *t = demo_tokenizer(&packed);
     struct token_vec ids = encode(t, "all is well the");
     struct choice c = make(t, stops, 1, false);
     buf_init(&out, 0);
@@ -209,7 +200,7 @@ TEST(held_back_text_comes_at_the_end) {
 
 TEST(logprobs_columns_agree) {
     struct buf packed, entries, value;
-    struct tokenizer *t = load(&packed);
+    struct tokenizer *t = demo_tokenizer(&packed);
     struct token_vec ids = encode(t, "He said");
     const float values[] = {-0.25f, -0.25f, -1.0f / 0.0f};
     const uint32_t columns[] = {ids.items[0], ids.items[0], ids.items[1]};
@@ -249,7 +240,7 @@ TEST(logprobs_columns_agree) {
 /* Of every token: the characters that its bytes are, each byte of none of them one. */
 TEST(characters_of_a_token_are_those_it_is_shown_with) {
     struct buf packed;
-    struct tokenizer *t = load(&packed);
+    struct tokenizer *t = demo_tokenizer(&packed);
     uint32_t several = 0, broken = 0;
     for (uint32_t id = 0; id < tokenizer_vocab_count(t); id++) {
         struct bytes raw = tokenizer_token_bytes(t, id);
@@ -271,7 +262,7 @@ TEST(characters_of_a_token_are_those_it_is_shown_with) {
 /* Halves of characters read as the same U+FFFD; a key of an object may stand there once. */
 TEST(candidates_that_read_the_same_are_one_key) {
     struct buf packed, entry;
-    struct tokenizer *t = load(&packed);
+    struct tokenizer *t = demo_tokenizer(&packed);
     uint32_t ids[5], count = 0, whole = 0;
     for (uint32_t id = 0; id < tokenizer_vocab_count(t) && count < 4; id++) {
         struct bytes raw = tokenizer_token_bytes(t, id);

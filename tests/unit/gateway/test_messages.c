@@ -7,21 +7,6 @@
 
 /* ---- answers in one form, however they came ---- */
 
-static bool starts(const char *text, const char *with) {
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
-static bool ends(const char *text, const char *with) {
-    size_t len = strlen(text), tail = strlen(with);
-    return len >= tail && strcmp(text + len - tail, with) == 0;
-}
-
-static void add_json(const cJSON *value, struct buf *out) {
-    char *text = cJSON_PrintUnformatted(value);
-    buf_add_str(out, text);
-    cJSON_free(text);
-}
-
 /* The last lines of a trace: how it ended and what it cost. */
 static void trace_end(const cJSON *stop, const cJSON *usage, struct buf *out) {
     buf_addf(out, "%s ", client_string(stop, "stop_reason"));
@@ -131,15 +116,8 @@ static void trace_stream(const struct answer *a, struct trace *t) {
 static void ask_both(struct world *w, const char *fields, struct buf *out) {
     struct answer whole, streamed;
     struct trace t;
-    struct buf body = {0};
     buf_reset(out);
-    buf_addf(&body, "{%s}", fields);
-    MESSAGES(w, buf_text(&body), &whole);
-    buf_reset(&body);
-    buf_addf(&body, "{\"stream\":true,%s}", fields);
-    MESSAGES(w, buf_text(&body), &streamed);
-    EXPECT_EQ(whole.status, 200);
-    EXPECT_EQ(streamed.status, 200);
+    world_ask_both(w, "/v1/messages", fields, &whole, &streamed);
     trace_whole(&whole, out);
     trace_stream(&streamed, &t);
     EXPECT(t.begun && t.ended && !t.open && !t.failed);
@@ -147,7 +125,6 @@ static void ask_both(struct world *w, const char *fields, struct buf *out) {
     buf_release(&t.text);
     answer_release(&whole);
     answer_release(&streamed);
-    buf_release(&body);
 }
 
 /* ---- answers ---- */

@@ -5,16 +5,6 @@
 #define ASK(w, path, headers, body, a) client_request((w)->port, "POST", path, headers, body, a)
 #define RESPONSES(w, body, a)          ASK(w, "/v1/responses", NULL, body, a)
 
-static void add_json(const cJSON *value, struct buf *out) {
-    char *text = cJSON_PrintUnformatted(value);
-    buf_add_str(out, text);
-    cJSON_free(text);
-}
-
-static bool starts(const char *text, const char *with) {
-    return strncmp(text, with, strlen(with)) == 0;
-}
-
 /* ---- answers in one form, however they came ---- */
 
 /* A line for each item of a response, then how it ended and what it cost. */
@@ -57,11 +47,6 @@ struct trace {
 
 static bool is(const char *name, const char *what) {
     return strcmp(name, what) == 0;
-}
-
-static bool ends(const char *text, const char *with) {
-    size_t len = strlen(text), tail = strlen(with);
-    return len >= tail && strcmp(text + len - tail, with) == 0;
 }
 
 static void trace_event(struct trace *t, const char *name, const cJSON *event) {
@@ -133,15 +118,8 @@ static void trace_release(struct trace *t) {
 static void ask_both(struct world *w, const char *fields, struct buf *out) {
     struct answer whole, streamed;
     struct trace t = {0};
-    struct buf body = {0};
     buf_reset(out);
-    buf_addf(&body, "{%s}", fields);
-    RESPONSES(w, buf_text(&body), &whole);
-    buf_reset(&body);
-    buf_addf(&body, "{\"stream\":true,%s}", fields);
-    RESPONSES(w, buf_text(&body), &streamed);
-    EXPECT_EQ(whole.status, 200);
-    EXPECT_EQ(streamed.status, 200);
+    world_ask_both(w, "/v1/responses", fields, &whole, &streamed);
     trace_whole(&whole, out);
     trace_stream(&streamed, &t);
     EXPECT(t.ended && !t.failed);
@@ -149,7 +127,6 @@ static void ask_both(struct world *w, const char *fields, struct buf *out) {
     trace_release(&t);
     answer_release(&whole);
     answer_release(&streamed);
-    buf_release(&body);
 }
 
 /* ---- answers ---- */

@@ -133,6 +133,20 @@ static inline cJSON *world_ask(struct world *w, const char *path, const char *bo
     return json;
 }
 
+/* Posts these fields twice, for an answer in one piece and for a stream; expects both to be answered. */
+static inline void world_ask_both(struct world *w, const char *path, const char *fields,
+                                  struct answer *whole, struct answer *streamed) {
+    struct buf body = {0};
+    buf_addf(&body, "{%s}", fields);
+    client_request(w->port, "POST", path, NULL, buf_text(&body), whole);
+    buf_reset(&body);
+    buf_addf(&body, "{\"stream\":true,%s}", fields);
+    client_request(w->port, "POST", path, NULL, buf_text(&body), streamed);
+    EXPECT_EQ(whole->status, 200);
+    EXPECT_EQ(streamed->status, 200);
+    buf_release(&body);
+}
+
 #define POST(w, body, a) client_request((w)->port, "POST", "/v1/completions", NULL, body, a)
 #define CHAT(w, content, more, a)                                                                  \
     client_request((w)->port, "POST", "/v1/chat/completions", NULL,                                \
