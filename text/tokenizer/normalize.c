@@ -126,6 +126,20 @@ static size_t printable_run(struct bytes s, size_t at) {
     return n;
 }
 
+/* Copies printable ASCII as it is, up to the next character of another kind: that is *c, which the
+ * caller writes in its own way. False: the text is over. */
+static bool next_other(struct bytes s, size_t *at, struct buf *out, struct bytes *c, uint32_t *cp) {
+    size_t run = printable_run(s, *at);
+    if (run)
+        buf_add(out, s.data + *at, run);
+    *at += run;
+    if (*at == s.len)
+        return false;
+    *c = bytes_of(s.data + *at, unicode_next(s.data + *at, cp));
+    *at += c->len;
+    return true;
+}
+
 static bool lower(struct bytes s, struct buf *out) {
     for (size_t i = 0; i < s.len;) {
         uint32_t cp;
@@ -160,20 +174,16 @@ static bool leave_out(struct bytes s, uint32_t categories, struct buf *out) {
 
 static bool bert_clean(struct bytes s, struct buf *out) {
     const uint32_t others = 1 << UNICODE_CC | 1 << UNICODE_CF | 1 << UNICODE_CS | 1 << UNICODE_CO;
-    for (size_t i = 0, n; i < s.len; i += n) {
-        uint32_t cp;
-        n = printable_run(s, i);
-        buf_add(out, s.data + i, n);
-        if (n)
-            continue;
-        n = unicode_next(s.data + i, &cp);
+    struct bytes c;
+    uint32_t cp;
+    for (size_t at = 0; next_other(s, &at, out, &c, &cp);) {
         bool line = cp == '\t' || cp == '\n' || cp == '\r';
         if (!line && (!cp || cp == 0xFFFD || unicode_in_old(cp, others)))
             continue;
         if (line || unicode_is_space(cp))
             buf_add_byte(out, ' ');
         else
-            buf_add(out, s.data + i, n);
+            buf_add_bytes(out, c);
     }
     return true;
 }
@@ -189,17 +199,13 @@ static bool bert_chinese(struct bytes s, struct buf *out) {
     static const uint32_t RANGES[][2] = {{0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},
                                          {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F},
                                          {0x2B920, 0x2CEAF}, {0x2F800, 0x2FA1F}};
-    for (size_t i = 0, n; i < s.len; i += n) {
-        uint32_t cp;
-        n = printable_run(s, i);
-        buf_add(out, s.data + i, n);
-        if (n)
-            continue;
-        n = unicode_next(s.data + i, &cp);
+    struct bytes c;
+    uint32_t cp;
+    for (size_t at = 0; next_other(s, &at, out, &c, &cp);) {
         bool chinese = is_in_ranges(cp, RANGES, ARRAY_LEN(RANGES));
         if (chinese)
             buf_add_byte(out, ' ');
-        buf_add(out, s.data + i, n);
+        buf_add_bytes(out, c);
         if (chinese)
             buf_add_byte(out, ' ');
     }
@@ -213,17 +219,13 @@ static bool nmt(struct bytes s, struct buf *out) {
     static const uint32_t SPACES[][2] = {{9, 0xA},         {0xC, 0xD},       {0x1680, 0x1680},
                                          {0x200B, 0x200F}, {0x2028, 0x2029}, {0x2581, 0x2581},
                                          {0xFEFF, 0xFEFF}, {0xFFFD, 0xFFFD}};
-    for (size_t i = 0, n; i < s.len; i += n) {
-        uint32_t cp;
-        n = printable_run(s, i);
-        buf_add(out, s.data + i, n);
-        if (n)
-            continue;
-        n = unicode_next(s.data + i, &cp);
+    struct bytes c;
+    uint32_t cp;
+    for (size_t at = 0; next_other(s, &at, out, &c, &cp);) {
         if (is_in_ranges(cp, SPACES, ARRAY_LEN(SPACES)))
             buf_add_byte(out, ' ');
         else if (!is_in_ranges(cp, OUT, ARRAY_LEN(OUT)))
-            buf_add(out, s.data + i, n);
+            buf_add_bytes(out, c);
     }
     return true;
 }
