@@ -9,16 +9,17 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* A tokenizer of three tokens that splits so, for a model of five rows, as GGUF. g: closed by the
- * caller, its file is gone. */
-static void put_text(const char *splits, struct gguf *g) {
+/* A tokenizer of three tokens that splits so, for a model of five rows, as GGUF. config: what
+ * tokenizer_config.json has; NULL: there is none. g: closed by the caller, its file is gone. */
+static void put_text(const char *splits, const char *config, struct gguf *g) {
     char dir[] = "/tmp/trireme-text-XXXXXX";
     struct gguf_writer w;
     struct error err = {0};
     struct buf text;
     if (!mkdtemp(dir))
         abort();
-    char *tokenizer = path_join(dir, "tokenizer.json"), *file = path_join(dir, "m.gguf");
+    char *tokenizer = path_join(dir, "tokenizer.json"), *file = path_join(dir, "m.gguf"),
+         *special = path_join(dir, "tokenizer_config.json");
     buf_init(&text, 0);
     buf_addf(&text,
              "{\"added_tokens\":[],\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[%s{"
@@ -27,6 +28,8 @@ static void put_text(const char *splits, struct gguf *g) {
              "\"merges\":[\"a b\"]}}",
              splits);
     EXPECT_EQ(file_write_atomic(tokenizer, text.data, text.len, 0600, &err), 0);
+    if (config)
+        EXPECT_EQ(file_write_atomic(special, config, strlen(config), 0600, &err), 0);
     gguf_writer_init(&w, file);
     EXPECT_EQ(gguf_text_put(&w, dir, 5, &err), 0);
     EXPECT_EQ(gguf_write_begin(&w, &err), 0);
@@ -34,10 +37,12 @@ static void put_text(const char *splits, struct gguf *g) {
     EXPECT_EQ(gguf_open(g, file, &err), 0);
     gguf_writer_release(&w);
     unlink(tokenizer);
+    unlink(special);
     unlink(file);
     rmdir(dir);
     buf_release(&text);
     mem_free(tokenizer);
+    mem_free(special);
     mem_free(file);
 }
 
@@ -45,7 +50,7 @@ static void put_text(const char *splits, struct gguf *g) {
 static void pre_of(const char *splits, char out[32]) {
     struct gguf g = {0};
     struct bytes name = {0};
-    put_text(splits, &g);
+    put_text(splits, NULL, &g);
     *out = '\0';
     if (gguf_string(&g, "tokenizer.ggml.pre", &name))
         snprintf(out, 32, "%.*s", (int)name.len, (const char *)name.data);
@@ -79,7 +84,7 @@ TEST(splits_are_called_as_llama_cpp_calls_them) {
 
 TEST(every_row_of_the_embedding_has_a_token) {
     struct gguf g = {0};
-    put_text("", &g);
+    put_text("", NULL, &g);
     const struct gguf_kv *tokens = gguf_find(&g, "tokenizer.ggml.tokens"),
                          *types = gguf_find(&g, "tokenizer.ggml.token_type");
     EXPECT(tokens && types);
@@ -92,4 +97,46 @@ TEST(every_row_of_the_embedding_has_a_token) {
         EXPECT_EQ(type, TYPES[i]);
     }
     gguf_close(&g);
+}
+
+static int64_t int_of(const struct gguf *g, const char *key) {
+    const struct gguf_kv *kv = gguf_find(g, key);
+    int64_t value = -2;
+    return kv && gguf_int_at(kv, 0, &value) ? value : -1;
+}
+
+/* Ids of special tokens, whether one begins each text, and the template: -1 or "": not there. */
+TEST(special_tokens_are_those_of_the_config) {
+    static const struct {
+        const char *config;
+        int bos, eos, adds;
+        const char *chat;
+    } ROWS[] = {
+        {"{\"bos_token\":\"b\",\"eos_token\":\"ab\"}", 1, 2, -1, ""},
+        {"{\"bos_token\":{\"lstrip\":[1,{}],\"content\":\"ab\",\"special\":true},"
+         "\"eos_token\":\"a\"}",
+         2, 0, -1, ""},
+        {"{\"bos_token\":null,\"eos_token\":\"zz\"}", -1, -1, -1, ""},
+        {"{\"bos_token\":{\"content\":\"zz\"},\"eos_token\":{\"content\":\"b\"}}", -1, 1, -1, ""},
+        {"{\"add_bos_token\":true,\"eos_token\":\"b\"}", -1, 1, 1, ""},
+        {"{\"add_bos_token\":false,\"eos_token\":\"b\"}", -1, 1, 0, ""},
+        {"{\"add_bos_token\":null,\"eos_token\":\"b\"}", -1, 1, -1, ""},
+        {"{\"chat_template\":\"{{ 1 }}\",\"eos_token\":\"b\"}", -1, 1, -1, "{{ 1 }}"},
+        {"{\"chat_template\":[{\"name\":\"default\"}],\"eos_token\":\"b\"}", -1, 1, -1, ""},
+        {"{\"chat_template\":{\"a\":{}},\"eos_token\":\"b\"}", -1, 1, -1, ""},
+        {"{\"other\":{\"bos_token\":\"b\"},\"more\":[1,[2]],\"eos_token\":\"b\"}", -1, 1, -1, ""},
+        {"[\"bos_token\",\"b\"]", -1, -1, -1, ""}};
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        struct gguf g = {0};
+        struct bytes chat = {0};
+        put_text("", ROWS[i].config, &g);
+        if (int_of(&g, "tokenizer.ggml.bos_token_id") != ROWS[i].bos ||
+            int_of(&g, "tokenizer.ggml.eos_token_id") != ROWS[i].eos ||
+            int_of(&g, "tokenizer.ggml.add_bos_token") != ROWS[i].adds)
+            check_fail(__FILE__, __LINE__, "%s", ROWS[i].config);
+        bool has_chat = gguf_string(&g, "tokenizer.chat_template", &chat);
+        if (has_chat != !!*ROWS[i].chat || !bytes_equal(chat, bytes_str(ROWS[i].chat)))
+            check_fail(__FILE__, __LINE__, "%s", ROWS[i].config);
+        gguf_close(&g);
+    }
 }

@@ -218,6 +218,11 @@ TEST(hub_choices_of_gguf_files) {
         chosen("Q2_K/c-00001-of-00002.gguf Q2_K/c-00002-of-00002.gguf d-Q2_K.gguf", "o/n:Q2_K",
                NULL),
         "[Q2_K/c-00001-of-00002.gguf] Q2_K/c-00001-of-00002.gguf Q2_K/c-00002-of-00002.gguf");
+    /* of one that was named by a later one of its files the model is the first all the same */
+    EXPECT_STR(chosen("c-00001-of-00003.gguf c-00002-of-00003.gguf c-00003-of-00003.gguf",
+                      "o/n:c-00002-of-00003.gguf", NULL),
+               "[c-00001-of-00003.gguf] c-00001-of-00003.gguf c-00002-of-00003.gguf "
+               "c-00003-of-00003.gguf");
     EXPECT(strstr(chosen("c-Q2_K-00001-of-00003.gguf c-Q2_K-00003-of-00003.gguf", "o/n", NULL),
                   "it has no 'c-Q2_K-00002-of-00003.gguf'"));
     EXPECT(strstr(chosen(FILES, "o/n:Q3_K_S", NULL), "it has UD/a-UD-Q4_K_XL.gguf, a-BF16.gguf"));

@@ -285,3 +285,61 @@ TEST(an_index_that_lies_is_refused) {
     EXPECT(safetensors_open(&set, folder, &err) && strstr(err.text, "twice"));
     drop_folder();
 }
+
+/* Each type's name, the bytes of its smallest piece (scales, then numbers), and how many numbers that has. */
+TEST(types_have_the_sizes_of_their_pieces) {
+    static const struct {
+        enum tensor_type type;
+        const char *name;
+        size_t bytes;
+        uint32_t numbers;
+    } ROWS[] = {{TENSOR_BOOL, "BOOL", 1, 1},
+                {TENSOR_U8, "U8", 1, 1},
+                {TENSOR_I8, "I8", 1, 1},
+                {TENSOR_F8_E5M2, "F8_E5M2", 1, 1},
+                {TENSOR_F8_E4M3, "F8_E4M3", 1, 1},
+                {TENSOR_I16, "I16", 2, 1},
+                {TENSOR_U16, "U16", 2, 1},
+                {TENSOR_F16, "F16", 2, 1},
+                {TENSOR_BF16, "BF16", 2, 1},
+                {TENSOR_I32, "I32", 4, 1},
+                {TENSOR_U32, "U32", 4, 1},
+                {TENSOR_F32, "F32", 4, 1},
+                {TENSOR_F64, "F64", 8, 1},
+                {TENSOR_I64, "I64", 8, 1},
+                {TENSOR_U64, "U64", 8, 1},
+                {TENSOR_F8_E8M0, "F8_E8M0", 1, 1},
+                {TENSOR_Q4_0, "Q4_0", 2 + 32 / 2, 32},
+                {TENSOR_Q4_1, "Q4_1", 2 + 2 + 32 / 2, 32},
+                {TENSOR_Q5_0, "Q5_0", 2 + 32 / 8 + 32 / 2, 32},
+                {TENSOR_Q5_1, "Q5_1", 2 + 2 + 32 / 8 + 32 / 2, 32},
+                {TENSOR_Q8_0, "Q8_0", 2 + 32, 32},
+                {TENSOR_Q2_K, "Q2_K", 2 + 2 + 256 / 16 + 256 / 4, 256},
+                {TENSOR_Q3_K, "Q3_K", 2 + 12 + 256 / 8 + 256 / 4, 256},
+                {TENSOR_Q4_K, "Q4_K", 2 + 2 + 12 + 256 / 2, 256},
+                {TENSOR_Q5_K, "Q5_K", 2 + 2 + 12 + 256 / 8 + 256 / 2, 256},
+                {TENSOR_Q6_K, "Q6_K", 2 + 256 / 16 + 256 / 4 + 256 / 2, 256},
+                {TENSOR_IQ1_S, "IQ1_S", 2 + 256 / 8 + 256 / 16, 256},
+                {TENSOR_IQ1_M, "IQ1_M", 256 / 8 + 256 / 16 + 256 / 32, 256},
+                {TENSOR_IQ2_XXS, "IQ2_XXS", 2 + 256 / 4, 256},
+                {TENSOR_IQ2_XS, "IQ2_XS", 2 + 256 / 4 + 256 / 32, 256},
+                {TENSOR_IQ2_S, "IQ2_S", 2 + 256 / 4 + 256 / 32 + 256 / 32, 256},
+                {TENSOR_IQ3_XXS, "IQ3_XXS", 2 + 256 / 4 + 256 / 8, 256},
+                {TENSOR_IQ3_S, "IQ3_S", 2 + 256 / 4 + 256 / 32 + 256 / 8 + 256 / 64, 256},
+                {TENSOR_IQ4_NL, "IQ4_NL", 2 + 32 / 2, 32},
+                {TENSOR_IQ4_XS, "IQ4_XS", 2 + 2 + 256 / 64 + 256 / 2, 256},
+                {TENSOR_TQ1_0, "TQ1_0", 2 + 240 / 5 + 16 / 4, 256},
+                {TENSOR_TQ2_0, "TQ2_0", 2 + 256 / 4, 256},
+                {TENSOR_MXFP4, "MXFP4", 1 + 32 / 2, 32},
+                {TENSOR_Q1_0, "Q1_0", 2 + 128 / 8, 128},
+                {TENSOR_U4, "int4", 1, 2},
+                {TENSOR_NF4, "nf4", 1, 2}};
+    EXPECT_EQ(ARRAY_LEN(ROWS), TENSOR_TYPE_COUNT - 1); /* all but the mark between both sorts */
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++)
+        if (strcmp(tensor_type_name(ROWS[i].type), ROWS[i].name) ||
+            tensor_type_size(ROWS[i].type) != ROWS[i].bytes ||
+            tensor_type_block(ROWS[i].type) != ROWS[i].numbers)
+            check_fail(__FILE__, __LINE__, "%s: '%s', %zu bytes of %u", ROWS[i].name,
+                       tensor_type_name(ROWS[i].type), tensor_type_size(ROWS[i].type),
+                       tensor_type_block(ROWS[i].type));
+}
