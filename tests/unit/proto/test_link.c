@@ -109,6 +109,33 @@ TEST(link_scheduler_rises_above_what_a_peer_has_met) {
     test_endpoint_remove(endpoint);
 }
 
+static bool counts_agree(const struct test_server *s, const struct test_client *c) {
+    const struct link_stats *here = link_server_stats(s->link), *there = link_client_stats(c->link);
+    return here->received_frames == there->sent_frames &&
+           here->received_bytes == there->sent_bytes &&
+           here->sent_frames == there->received_frames && here->sent_bytes == there->received_bytes;
+}
+
+/* Once nothing is under way, what one has sent the other has received. */
+TEST(link_counts_what_goes_and_what_comes) {
+    const char *endpoint = test_endpoint();
+    struct test_server s = {.echo = true};
+    struct test_client c = {0};
+    EXPECT(test_server_open(&s, endpoint, 5, 4000));
+    EXPECT(test_client_open(&c, endpoint, WIRE_ROLE_GATEWAY));
+    TURN_UNTIL(&s, &c, 5000, c.registered);
+    for (uint32_t i = 0; i < 20; i++)
+        EXPECT_EQ(test_send_number(&c, i << i), 0);
+    TURN_UNTIL(&s, &c, 5000, c.frames == 20);
+    EXPECT_EQ(c.frames, 20);
+    TURN_UNTIL(&s, &c, 20000, counts_agree(&s, &c));
+    EXPECT(counts_agree(&s, &c));
+    EXPECT(link_server_stats(s.link)->received_frames >= 21);
+    EXPECT(link_server_stats(s.link)->received_bytes > 20);
+    test_close(&s, &c);
+    test_endpoint_remove(endpoint);
+}
+
 TEST(link_renew_says_hello_again_and_only_then) {
     const char *endpoint = test_endpoint();
     struct test_server s = {0};

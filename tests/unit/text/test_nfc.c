@@ -2,6 +2,7 @@
  * Where text may not be in NFC, against utf8proc.
  */
 #include "text/tokenizer/nfc.h"
+#include "text/tokenizer/normalize.h"
 
 #include <stdlib.h>
 #include <utf8proc.h>
@@ -84,4 +85,22 @@ TEST(what_nfc_changes_is_not_stable) {
         if (is_composed(text, first) && !is_composed(text, len))
             EXPECT(!nfc_is_stable(b));
     }
+}
+
+/* Marks that are younger than the tables of those who made tokenizers: they stay where they are. */
+TEST(young_marks_are_no_more_and_no_fewer) {
+    static const struct {
+        uint32_t first, last;
+    } SOME[] = {{0x7FD, 0x7FD},     {0x897, 0x89F},     {0x1ABF, 0x1ACE},   {0xA82C, 0xA82C},
+                {0x10D24, 0x10D27}, {0x11D44, 0x11D45}, {0x16FF0, 0x16FF1}, {0x1E5EE, 0x1E5EF}};
+    uint32_t count = 0;
+    for (size_t i = 0; i < ARRAY_LEN(SOME); i++) {
+        EXPECT(normalizer_is_young_mark(SOME[i].first) && normalizer_is_young_mark(SOME[i].last));
+        EXPECT(!normalizer_is_young_mark(SOME[i].first - 1));
+        EXPECT(!normalizer_is_young_mark(SOME[i].last + 1));
+    }
+    for (uint32_t cp = 0; cp < 0x110000; cp++)
+        count += normalizer_is_young_mark(cp);
+    EXPECT_EQ(count, 123);
+    EXPECT(!normalizer_is_young_mark(0x301) && !normalizer_is_young_mark(0x323));
 }
