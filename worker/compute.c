@@ -93,8 +93,10 @@ static void collect(struct compute *c, bool wait) {
         if (rc == 0)
             return;
         int64_t spent_ms = clock_ms() - atomic_load(&c->progress->step_start_ms);
-        if (spent_ms < c->settings->min_step_ms)
+        if (spent_ms < c->settings->min_step_ms) {
             sleep_ms(c->settings->min_step_ms - spent_ms);
+            result.compute_us = MAX(result.compute_us, (uint64_t)c->settings->min_step_ms * 1000);
+        }
         c->in_flight--;
         progress_tick(c->progress);
         atomic_store(&c->progress->plan_number, 0);

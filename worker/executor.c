@@ -16,6 +16,7 @@ struct executor {
     struct grammar_entry **entries; /* [slots]: of a plan's admissions */
     uint32_t *added_at;             /* [blocks]: of mirror_apply */
     struct comm_record record;      /* tokens being received */
+    int64_t collected_us;           /* when the last step ended */
 };
 
 /* ---- constraints: only the rank that samples has them ---- */
@@ -348,6 +349,10 @@ int executor_collect(struct executor *e, bool wait, struct wire_step_result *res
     if (rc < 0)
         return rc;
     take_tokens(e, f);
+    /* it waited on the device for the one before it; stages work on several at a time */
+    if (e->loaded.ranks.place.pp == 1)
+        f->start_us = MAX(f->start_us, e->collected_us);
+    e->collected_us = clock_us();
     if (!ranks_answer(&e->loaded.ranks)) {
         *result = (struct wire_step_result){.plan_number = f->plan_number};
     } else {

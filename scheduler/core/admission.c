@@ -83,6 +83,18 @@ static double turnover_ms(const struct sched *s, const struct model *model) {
     return MAX(held, ages / a->running) / a->running;
 }
 
+/* A slot comes free with a step's result, and then the next step is under way, where there may be two. */
+static double step_between_ms(const struct model *model) {
+    double least = -1;
+    for (size_t i = 0; i < model->replicas.count; i++) {
+        const struct replica *r = model->replicas.items[i];
+        double ms = r->steps_in_flight > 1 && r->stage_count == 1 ? r->ms_per_step : 0;
+        if (r->state == REPLICA_READY && (least < 0 || ms < least))
+            least = ms;
+    }
+    return MAX(least, 0.0);
+}
+
 /* The first of a tenant without a slot takes one of a tenant that has several (place.c). */
 static bool takes_a_slot(const struct request *request) {
     const struct waiting *w = &request->model->waiting;
@@ -123,7 +135,8 @@ double admission_wait_ms(const struct sched *s, const struct request *request) {
         leaving += request->model->replicas.items[i]->leaving_count;
     double wait = 0;
     if (leaving <= before)
-        wait = (double)(before + 1 - leaving) * turnover_ms(s, request->model);
+        wait = (double)(before + 1 - leaving) * turnover_ms(s, request->model) +
+               step_between_ms(request->model);
     if (takes_a_slot(request))
         return MIN(wait, (double)s->config.slot_wait_ms);
     return wait + slots_ms(s, request->model) * share_of_slots(request);
@@ -221,7 +234,7 @@ double admission_delay_ms(const struct sched *s, const struct sequence *q,
     }
     double all =
         prompt_ms(s, r, first, 0) + prompt_ms(s, r, tokens, ahead.rows + ahead.prompts / 2);
-    return all - alone;
+    return all - alone + (double)(replica_free_at(s, r) - s->now);
 }
 
 double admission_queue_ms(const struct sched *s, const struct model *model) {

@@ -14,8 +14,9 @@
  * counts as if it waited, too: whoever asks all the time asks for the next when one has ended. Choices count,
  * those included that wait behind one of theirs. Priorities are not looked at.
  *
- * One that finds a slot waits there, for the prompts that others have in slots, which are computed a
- * piece at a time beside those that have a token in every step (plan.c). What it costs is known of
+ * One that finds a slot waits there, for the steps that are under way already, and for the prompts that
+ * others have in slots, which are computed a piece at a time beside those that have a token in every step
+ * (plan.c). What it costs is known of
  * the last steps (step_cost.h). Its delay is how much later its first token comes than if it were
  * alone, so no prompt is too long for an idle server. The shortest prompt goes first, so a newcomer
  * costs those time that are longer: what counts is the delay of the tenant's longest. That shorter ones

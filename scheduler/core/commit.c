@@ -184,6 +184,7 @@ static void commit(struct sched *s, struct replica *r, const struct flight *flig
     uint64_t before = counts->step_tokens;
     r->flight_first = (r->flight_first + 1) % r->steps_in_flight;
     r->flight_count--;
+    r->answered_at = s->now;
     replica_to_plan(s, r);
     for (uint32_t i = 0; i < flight->row_count; i++) {
         const struct flight_row *row = &flight->rows[i];

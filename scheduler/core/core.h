@@ -42,6 +42,7 @@ struct sched {
     VEC(struct replica *) replicas;
     struct list_node unready; /* those of them that are in another state than READY */
     struct list_node to_plan; /* at least those that replica_takes_plan, as they came to do so */
+    int64_t plan_at;          /* when plan_all has to look again, for a plan that it kept back */
     int64_t slots_kept_until; /* latest slot_kept_until that any replica had */
     uint64_t next_sequence, next_arrival, status_version;
     uint32_t next_group;

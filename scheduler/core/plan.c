@@ -8,9 +8,14 @@
 #include "scheduler/core/waiting.h"
 #include "scheduler/core/worker.h"
 
+#include <math.h>
 #include <stdlib.h>
 
-enum { CHUNK_LEAST = 32 }; /* tokens of prompts for which a step is worth its time */
+enum {
+    CHUNK_LEAST = 32,  /* tokens of prompts for which a step is worth its time */
+    KEEP_LEAST_MS = 8, /* a step behind which the next plan is kept back, and */
+    LEAD_DIVISOR = 4   /* the share of it that is left when it is sent */
+};
 
 struct step {
     struct replica *replica;
@@ -395,6 +400,7 @@ static bool plan_one(struct sched *s, struct replica *r) {
     }
     if (flight->row_count == 0)
         return false;
+    flight->expected_ms = step_cost_ms(&r->cost, flight->row_count, flight->token_total);
     r->plan_number++;
     r->flight_count++;
     s->counts.steps++;
@@ -403,15 +409,34 @@ static bool plan_one(struct sched *s, struct replica *r) {
     return true;
 }
 
+/* Until when the next plan is kept back. The stages of a pipeline are to be busy all the time. */
+static int64_t kept_until(const struct sched *s, const struct replica *r) {
+    if (!r->flight_count || r->stage_count > 1)
+        return s->now;
+    uint32_t last = (r->flight_first + r->flight_count - 1) % r->steps_in_flight;
+    double ms = r->flights[last].expected_ms;
+    if (llround(ms) < KEEP_LEAST_MS)
+        return s->now;
+    return replica_free_at(s, r) - llround(ms / LEAD_DIVISOR);
+}
+
 void plan_all(struct sched *s) {
+    s->plan_at = NEVER;
     LIST_EACH(at, &s->to_plan) {
         struct replica *r = LIST_ITEM(at, struct replica, plan_link);
-        while (replica_takes_plan(r))
+        int64_t until = s->now;
+        while (replica_takes_plan(r) && (until = kept_until(s, r)) <= s->now)
             if (!plan_one(s, r))
                 break;
         if (!replica_takes_plan(r))
             list_remove(&r->plan_link);
+        else if (until > s->now)
+            s->plan_at = MIN(s->plan_at, until);
     }
+}
+
+int64_t plan_next(const struct sched *s) {
+    return s->plan_at;
 }
 
 void plan_release(struct sched *s) {

@@ -37,9 +37,18 @@ uint32_t plan_step_tokens(const struct sched *s, const struct replica *r);
  * tokens they have in any case. */
 uint32_t plan_chunk_tokens(const struct sched *s, const struct replica *r, uint32_t left,
                            uint32_t rows);
-/* Sends plans to every replica that is ready, until steps_in_flight are out or nothing is left to
- * compute. May preempt. */
+/*
+ * Sends plans to every replica that is ready, until steps_in_flight are out or nothing is left to
+ * compute. May preempt.
+ *
+ * A plan that goes out as soon as it may waits at the worker for the whole step before it, and whoever comes
+ * meanwhile is in the one after: two steps later than need be. So while a step takes long enough, the next plan
+ * is kept back until a quarter of that is left, as steps have cost (replica_free_at). One that ends
+ * earlier leaves the worker idle for no longer than its result and the plan are under way.
+ */
 void plan_all(struct sched *s);
+/* When the first of those that were kept back is due; NEVER. */
+int64_t plan_next(const struct sched *s);
 /* Frees the columns that plans were built in. */
 void plan_release(struct sched *s);
 

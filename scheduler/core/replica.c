@@ -5,12 +5,24 @@
 #include "scheduler/core/sequence_state.h"
 #include "scheduler/core/worker.h"
 
+#include <math.h>
+
 static void set_state(struct sched *s, struct replica *r, enum replica_state state) {
     r->state = state;
     if (state == REPLICA_READY)
         list_remove(&r->unready_link);
     else if (!list_node_is_linked(&r->unready_link))
         list_push(&s->unready, &r->unready_link);
+}
+
+int64_t replica_free_at(const struct sched *s, const struct replica *r) {
+    double ms = 0;
+    if (!r->flight_count || r->stage_count > 1)
+        return s->now;
+    for (uint32_t i = 0; i < r->flight_count; i++)
+        ms += r->flights[(r->flight_first + i) % r->steps_in_flight].expected_ms;
+    int64_t began = MAX(r->flights[r->flight_first].sent_at, r->answered_at);
+    return MAX(began + llround(ms), s->now);
 }
 
 void replica_to_plan(struct sched *s, struct replica *r) {

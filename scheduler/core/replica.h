@@ -39,6 +39,7 @@ struct flight_row {
 struct flight {
     uint64_t number;
     int64_t sent_at;
+    double expected_ms; /* what it takes, as steps have cost; 0: not known */
     uint32_t row_count;
     uint32_t token_total;
     struct flight_row *rows; /* owned by the replica; slot_count of them */
@@ -108,6 +109,7 @@ struct replica {
      * as that of a prompt whose beginning is not found; 0: none yet */
     double ms_per_position;
     struct step_cost cost; /* observed */
+    int64_t answered_at;   /* when its last result came */
     double share_ms;       /* the length of the last step that tenants shared, */
     int64_t share_until;   /* and until when those of one alone are no longer */
 
@@ -139,6 +141,9 @@ static inline bool replica_names_as(const struct replica *a, const struct replic
 static inline bool replica_takes_plan(const struct replica *r) {
     return r->state == REPLICA_READY && r->running_count && r->flight_count < r->steps_in_flight;
 }
+/* When all that is in flight will have been computed, as steps have cost; now: nothing is, or it is not
+ * known, as of a pipeline, whose steps overlap. */
+int64_t replica_free_at(const struct sched *s, const struct replica *r);
 /* It may take a plan now: plan_all looks at it, until it takes none. */
 void replica_to_plan(struct sched *s, struct replica *r);
 /* Positions that those in slots have to compute still. */

@@ -36,7 +36,8 @@ void sched_config_default(struct sched_config *config) {
 
 struct sched *sched_new(const struct sched_config *config, const struct sched_sink *sink) {
     struct sched *s = mem_alloc(sizeof *s);
-    *s = (struct sched){.config = *config, .sink = *sink, .now = INT64_MIN, .started_at = NEVER};
+    *s = (struct sched){
+        .config = *config, .sink = *sink, .now = INT64_MIN, .started_at = NEVER, .plan_at = NEVER};
     word_pool_init(&s->word_pool, 64 << 20);
     list_init(&s->gateways);
     list_init(&s->models);
@@ -113,7 +114,7 @@ int64_t sched_run(struct sched *s, int64_t now) {
     new_requests_finish(s);
     deliver_flush(s);
     requests_sweep(s, false);
-    return MIN(timers_next(s), MIN(gateways_next(s), replicas_next(s)));
+    return MIN(MIN(timers_next(s), plan_next(s)), MIN(gateways_next(s), replicas_next(s)));
 }
 
 void sched_drain(struct sched *s, int64_t now) {

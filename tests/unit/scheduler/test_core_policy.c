@@ -834,9 +834,10 @@ static void take_turns(struct stage *stage, int count) {
     }
 }
 
-/* The widest of the steps under way, in tokens. */
-static uint32_t widest(const struct stage *stage) {
+/* The widest of the steps under way, in tokens; a turn has planned one at least. */
+static uint32_t widest(struct stage *stage) {
     uint32_t most = 0;
+    stage_run(stage);
     const struct stage_worker *w = &stage->workers[0];
     for (size_t i = 0; i < w->results.count; i++) {
         uint32_t tokens = 0;
@@ -860,6 +861,7 @@ TEST(policy_a_step_is_shared_by_tenants) {
     size_t before[12], least = SIZE_MAX, most = 0;
     ask_of(stage, 20, 2, 3, 60);
     take_turns(stage, 20);
+    stage_run(stage); /* what was answered last is told */
     for (uint32_t i = 0; i < 12; i++)
         before[i] = tokens_of(stage, i);
     size_t own = tokens_of(stage, 20);
@@ -983,4 +985,39 @@ TEST(policy_parts_of_a_step_follow_weights) {
     EXPECT(heavy > 1.5 * light && heavy < 4 * light);
     stage_finish(stage);
     stage_free(stage);
+}
+
+/* A step of 40 ms is under way: the next plan waits for newcomers until 10 ms of it are left, and a turn is
+ * asked for then. Behind a short step it goes out at once, and so it does where none is under way. */
+TEST(policy_a_plan_waits_for_newcomers_while_a_long_step_runs) {
+    static const struct { uint32_t step_ms, wait_ms; } ROWS[] = {{40, 30}, {8, 6}, {7, 0}};
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        struct stage *stage = stage_new(NULL);
+        struct stage_worker *w = stage_worker(stage, 0);
+        w->step_ms = ROWS[i].step_ms;
+        EXPECT_EQ(stage_hello(stage, w), 0);
+        stage_simple(stage, 0, 10, 100);
+        for (int step = 0; step < 8; step++) { /* what a step costs is known then */
+            stage_run(stage);
+            stage->now += ROWS[i].step_ms;
+            EXPECT(stage_answer(stage, w));
+        }
+        stage_run(stage);
+        int64_t began = stage->now;
+        if (ROWS[i].wait_ms) {
+            EXPECT_EQ(w->results.count, 1);
+            EXPECT_EQ(stage->wants, began + ROWS[i].wait_ms);
+            stage->now = began + ROWS[i].wait_ms - 1;
+            stage_simple(stage, 1, 10, 1);
+            stage_run(stage);
+            EXPECT_EQ(w->results.count, 1);
+            stage->now++;
+            stage_run(stage);
+        }
+        EXPECT_EQ(w->results.count, 2);
+        EXPECT_EQ(w->results.items[1].admit_count, ROWS[i].wait_ms ? 1 : 0);
+        stage_finish(stage);
+        EXPECT(stage_is_right(stage, 0, 0, 100));
+        stage_free(stage);
+    }
 }

@@ -2,6 +2,7 @@
  * The executor under plans: the bundled model's text does not depend on chunks, batches, pipelining
  * or preemption; blocks are held and forgotten as told; nothing in a plan can hurt.
  */
+#include "base/clock.h"
 #include "planner.h"
 
 /* Counts calls of the allocator. */
@@ -338,6 +339,27 @@ TEST(prompts_become_vectors_where_the_worker_makes_them) {
         EXPECT_EQ(r.finishes.items[0], cases[i].made ? WIRE_FINISH_STOP : WIRE_FINISH_ERROR);
         EXPECT_EQ(r.vectors.count, cases[i].made ? p.about.vectors.width : 0);
     }
+    planner_close(&p);
+}
+
+/* Both are on the device before one has ended: what they take together is no more than the time that passed. */
+TEST(a_step_takes_the_time_since_the_one_before_it) {
+    static struct planner p;
+    struct worker_settings settings = planner_settings(model_dir(), NULL);
+    EXPECT(planner_open(&p, &settings));
+    make_prompts(p.about.logits_width);
+    planner_put(&p, 0, prompts[5], 40, 60);
+    planner_admit(&p, 0);
+    int64_t start_us = clock_us();
+    for (int i = 0; i < 2; i++)
+        EXPECT(planner_row(&p, 0, 20) == 20 && planner_send(&p));
+    uint64_t sum_us = 0;
+    for (int i = 0; i < 2; i++) {
+        struct wire_step_result r;
+        EXPECT_EQ(executor_collect(p.executor, true, &r, &p.err), 1);
+        sum_us += r.compute_us;
+    }
+    EXPECT(sum_us > 0 && sum_us <= (uint64_t)(clock_us() - start_us));
     planner_close(&p);
 }
 
