@@ -24,6 +24,27 @@ static void add_upper(struct buf *out, const char *text) {
         buf_add_byte(out, *text == ' ' ? '-' : (char)toupper((unsigned char)*text));
 }
 
+/* As a sentence, whether the table has it as one or not. */
+static void add_help(struct buf *out, const char *help) {
+    option_man_text(out, help);
+    if (*help && !strchr(".?!", help[strlen(help) - 1]))
+        buf_add_byte(out, '.');
+    buf_add_byte(out, '\n');
+}
+
+/* A form a line; in --help those after the first are indented. */
+static void add_synopsis(struct buf *out, const struct option_table *table) {
+    buf_addf(out, "\n.SH SYNOPSIS\n.B %s\n", table->program);
+    for (const char *c = table->synopsis; *c; c++) {
+        if (*c == '\n') {
+            buf_add_str(out, "\n.br\n");
+            c += strspn(c, " \n") - 1;
+        } else {
+            option_man_text(out, (char[]){*c, 0});
+        }
+    }
+}
+
 static void add_row(struct buf *out, const struct option_row *row) {
     const char *word = option_value_word(row);
     struct buf rest;
@@ -40,10 +61,10 @@ static void add_row(struct buf *out, const struct option_row *row) {
         buf_add_str(out, "\\fR");
     }
     buf_add_byte(out, '\n');
-    option_man_text(out, row->help);
-    buf_add_byte(out, '\n');
+    add_help(out, row->help);
     if (row->fallback && *row->fallback)
-        buf_addf(&rest, "Default: %s. ", row->fallback);
+        buf_addf(&rest, strcmp(row->fallback, ".") ? "Default: %s. " : "Default: '%s'. ",
+                 row->fallback);
     option_add_range(&rest, row, "Range: ");
     if (rest.len && rest.data[rest.len - 1] != ' ')
         buf_add_str(&rest, ". ");
@@ -86,8 +107,7 @@ void option_man(struct buf *out, const struct option_table *table, const char *n
         buf_add_str(out, *c == ' ' ? "\\-" : (char[]){*c, 0});
     buf_add_str(out, " \\- ");
     option_man_text(out, name);
-    buf_addf(out, "\n.SH SYNOPSIS\n.B %s\n", table->program);
-    option_man_text(out, table->synopsis);
+    add_synopsis(out, table);
     buf_add_str(out, "\n.SH DESCRIPTION\n");
     option_man_text(out, table->summary);
     buf_add_str(out, "\n.SH OPTIONS\n");

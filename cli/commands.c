@@ -22,7 +22,8 @@ static const struct command {
 } COMMANDS[] = {
     {"serve", serve_main, "serve a model over HTTP"},
     {"run", run_main, "let a model answer a prompt"},
-    {"generate", generate_main, "the same, with the defaults of blazr"},
+    {"generate", generate_main,
+     "let a model answer or complete a prompt, with the defaults of blazr"},
     {"chat", chat_main, "talk with a model"},
     {"pull", pull_main, "download a model by its name"},
     {"list", list_main, "list the models that were downloaded"},

@@ -655,6 +655,28 @@ TEST(option_man_has_what_help_has) {
     buf_release(&page);
 }
 
+/* What --help shows in brackets or indented reads as sentences and forms in a page. */
+TEST(option_man_pages_have_sentences_and_a_form_a_line) {
+    static const struct option_row rows[] = {
+        {"where", 0, OPTION_STRING, 0, ".", .help = "folder to write to"},
+        {"what", 0, OPTION_STRING, 0, "all", .help = "What?"},
+    };
+    const struct option_table table = {.program = "trireme try",
+                                       .synopsis = "one [OPTIONS]\n       trireme try two",
+                                       .summary = "Tries.",
+                                       .rows = rows,
+                                       .count = ARRAY_LEN(rows)};
+    struct buf page;
+    buf_init(&page, 0);
+    option_man(&page, &table, "tries");
+    const char *text = buf_text(&page);
+    EXPECT(
+        strstr(text, "\n.B trireme try\none [OPTIONS]\n.br\ntrireme try two\n.SH DESCRIPTION\n"));
+    EXPECT(strstr(text, "\nfolder to write to.\nDefault: '.'.\n"));
+    EXPECT(strstr(text, "\nWhat?\nDefault: all.\n"));
+    buf_release(&page);
+}
+
 /* ---- rows that may be given again ---- */
 
 struct lists {
