@@ -21,6 +21,8 @@
 #include <unistd.h>
 
 enum { READY_MS = 120000, ANSWER_MS = 600000, PROBE_MS = 3000, LOG_TAIL_BYTES = 4000 };
+enum { TMPDIR_BYTES = 64 };
+#define RUN_DIR_NAME "trireme-talk-"
 
 const struct option_foreign talk_foreign[TALK_FOREIGN_COUNT] = {
     {.flags = "--paged-attention --graphs", .note = "it is always so"},
@@ -57,12 +59,12 @@ static void become_server(const struct talk *t, const char *model, const char *l
     _exit(126);
 }
 
-static void log_name(const struct talk *t, char out[80]) {
-    snprintf(out, 80, "%s/log", t->run_dir);
+static void log_name(const struct talk *t, char out[128]) {
+    snprintf(out, 128, "%s/log", t->run_dir);
 }
 
 static void show_log(const struct talk *t) {
-    char path[80], text[LOG_TAIL_BYTES];
+    char path[128], text[LOG_TAIL_BYTES];
     log_name(t, path);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
@@ -106,17 +108,27 @@ static int wait_ready(struct talk *t, struct error *err) {
     return rc;
 }
 
+/* In TMPDIR, unless the names of sockets would be too long there. */
+static int make_run_dir(struct talk *t, struct error *err) {
+    const char *where = getenv("TMPDIR");
+    if (!where || where[0] != '/' || strlen(where) > TMPDIR_BYTES)
+        where = "/tmp";
+    snprintf(t->run_dir, sizeof t->run_dir, "%s/" RUN_DIR_NAME "XXXXXX", where);
+    if (mkdtemp(t->run_dir))
+        return 0;
+    t->run_dir[0] = 0;
+    return error_set_errno(err, "cannot make a folder in '%s'", where);
+}
+
 static int serve_path(struct talk *t, const char *model, struct error *err) {
-    char log[80], url[64];
+    char log[128], url[64];
     uint16_t port;
     int rc = loopback_free_port(&port, err);
     if (rc)
         return rc;
-    snprintf(t->run_dir, sizeof t->run_dir, "/tmp/trireme-talk-XXXXXX");
-    if (!mkdtemp(t->run_dir)) {
-        t->run_dir[0] = 0;
-        return error_set_errno(err, "cannot make a folder in /tmp");
-    }
+    rc = make_run_dir(t, err);
+    if (rc)
+        return rc;
     snprintf(url, sizeof url, "http://127.0.0.1:%u", port);
     rc = api_client_init(&t->client, url, NULL, err);
     if (rc)
@@ -174,7 +186,8 @@ static void clear_folder(const char *path) {
 }
 
 void talk_end(struct talk *t) {
-    CHECK(!t->run_dir[0] || !strncmp(t->run_dir, "/tmp/", 5)); /* it is removed, with all in it */
+    CHECK(!t->run_dir[0] ||
+          strstr(t->run_dir, "/" RUN_DIR_NAME)); /* it is removed, with all in it */
     if (t->server_pid > 0) {
         kill(t->server_pid, SIGTERM);
         while (waitpid(t->server_pid, NULL, 0) < 0 && errno == EINTR) {}

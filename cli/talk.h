@@ -95,7 +95,7 @@ struct talk {
     struct api_client client;
     const struct talk_settings *settings;
     int server_pid; /* 0: not ours */
-    char run_dir[64];
+    char run_dir[96];
     bool show_reasoning; /* print it, dimmed on a terminal */
     int64_t load_ms;     /* that a private server took to be ready */
     struct talk_figures {

@@ -55,7 +55,8 @@ static const struct option_row ROWS[] = {
     ROW(input_len, "random-input-len", OPTION_INT, .fallback = "1024", .min = 1, .max = LEN_MAX,
         .unit = "tokens", .important = true, .help = "random: tokens of a prompt."),
     ROW(output_len, "random-output-len", OPTION_INT, .fallback = "128", .min = 1, .max = LEN_MAX,
-        .unit = "tokens", .important = true, .help = "random: tokens of an answer."),
+        .unit = "tokens", .aliases = "--decode-tokens", .important = true,
+        .help = "random: tokens of an answer."),
     ROW(range_ratio, "random-range-ratio", OPTION_FLOAT, .fallback = "0", .max = 0.999,
         .help = "random: lengths are uniform in [length * (1 - r), length * (1 + r)]."),
     ROW(prefix_len, "random-prefix-len", OPTION_INT, .max = LEN_MAX, .unit = "tokens",
@@ -74,7 +75,8 @@ static const struct option_row ROWS[] = {
         .help = "Shape of the gamma distribution of the times between requests: 1 Poisson, less "
                 "in bursts, more evenly."),
     ROW(max_open, "max-concurrency", OPTION_INT, .max = BENCH_OPEN_MAX, .unit = "requests",
-        .important = true, .help = "Requests open at one time; 0: 4096."),
+        .aliases = "--concurrency", .important = true,
+        .help = "Requests open at one time; 0: 4096."),
     ROW(warmups, "num-warmups", OPTION_INT, .max = 1000000,
         .help = "Requests that are sent first and not counted."),
     ROW(seed, "seed", OPTION_INT, .short_name = 's', .max = 9007199254740991.0,
@@ -98,6 +100,11 @@ static const struct option_row ROWS[] = {
         .help = "Its name; default BACKEND-RATEqps-MODEL-DATE.json."),
     ROW(quiet, "disable-tqdm", OPTION_BOOL, .help = "Show no progress."),
 };
+static const struct option_foreign FOREIGN[] = {
+    {.flags = "--runs", .reason = "--num-prompts says how many requests are sent"},
+    {.flags = "--num-ctx", .reason = "a server is started with the model's own context"},
+    {.flags = "--json", .reason = "--save-result --result-filename FILE writes it"},
+};
 const struct option_table bench_options = {
     .program = "trireme bench",
     .synopsis =
@@ -107,7 +114,9 @@ const struct option_table bench_options = {
         "throughput and latencies; compares two reports, and draws up to four that were saved with --save-detailed. With a MODEL, to a server that is "
         "started for this alone: 16 prompts of 512 tokens, four at a time, unless options say otherwise.",
     .rows = ROWS,
-    .count = ARRAY_LEN(ROWS)};
+    .count = ARRAY_LEN(ROWS),
+    .foreign = FOREIGN,
+    .foreign_count = ARRAY_LEN(FOREIGN)};
 
 static int parse_measures(const char *text, uint32_t *out, struct error *err) {
     for (const char *at = text; *(at += strspn(at, ", "));) {

@@ -148,6 +148,11 @@ check version_by_a_letter says 0 'trireme 0.' "$trireme" -V
 check run_without_a_template_names_raw says 1 'trireme run --raw' "$trireme" run --max-tokens 3 "$dir/plain" hello
 mkdir "$dir/torn" && cp "$model/config.json" "$dir/torn/" && ln -s "$(realpath "$model")/model.safetensors" "$dir/torn/" && echo '{"model":{"vocab":{"a":"b"}}}' >"$dir/torn/tokenizer.json"
 check run_with_a_torn_tokenizer_ends says 1 'bundle cannot be used: tokenizer.json' "$trireme" run "$dir/torn" Hi
+mkdir "$dir/tmp"
+check run_keeps_its_files_in_tmpdir says 0 "run_dir=$dir/tmp/trireme-talk-" env TMPDIR="$dir/tmp" "$trireme" run -v --max-tokens 1 "$model" hello
+left_nothing() { [ -z "$(ls -A "$dir/tmp")" ] || { ls -A "$dir/tmp"; return 1; }; }
+check run_leaves_nothing_in_tmpdir left_nothing
+check bench_tells_what_others_flags_are_here says 2 '--num-prompts says how many' "$trireme" bench "$model" --decode-tokens 2 --concurrency 1 --runs 3
 left_over() { [ "$(ls -d /tmp/trireme-talk-* 2>/dev/null)" = "$talks" ] || { echo "$talks"; ls -d /tmp/trireme-talk-*; return 1; }; }
 edits=
 ldd "$trireme" 2>/dev/null | grep -q libedit || edits=--plain
