@@ -1,6 +1,10 @@
 /* test_core_quota.c - what one tenant may take, with virtual time. */
 #include "stage.h"
 
+#include "scheduler/core/core.h"
+#include "scheduler/core/quota.h"
+#include "scheduler/core/request.h"
+
 static struct stage *one_worker(void) {
     struct stage *stage = stage_new(NULL);
     CHECK(stage_hello(stage, stage_worker(stage, 0)) == 0);
@@ -178,4 +182,179 @@ TEST(quota_weights_share_the_steps) {
     EXPECT(ended[1] >= 72 && ended[1] <= 78);
     stage_finish(stage);
     stage_free(stage);
+}
+
+/* ---- exact figures, without a scheduler around them ---- */
+
+/* A request of tenant 1 with these bounds and so many tokens of prompt. */
+static struct wire_submit bounds(uint32_t requests, uint32_t minute_tokens) {
+    return (struct wire_submit){
+        .tenant = {1, 0}, .tenant_requests = requests, .tenant_minute_tokens = minute_tokens};
+}
+
+static struct request *taken(struct sched *s, const struct wire_submit *submit, uint32_t prompt) {
+    struct request *request = mem_calloc(1, sizeof *request);
+    request->prompt.count = prompt;
+    quota_take(s, request, submit);
+    return request;
+}
+
+static void leave(struct sched *s, struct request *request) {
+    quota_leave(s, request);
+    mem_free(request);
+}
+
+/* Why one more is refused, and after how long to ask again. */
+static uint32_t checked(struct sched *s, const struct wire_submit *submit, uint32_t *retry_ms) {
+    return quota_check(s, submit, retry_ms);
+}
+
+TEST(quota_is_empty_at_nothing_left_and_tells_when_there_is_one_token) {
+    struct sched s = {.now = 5000};
+    struct wire_submit submit = bounds(0, 600); /* one in 100 ms */
+    uint32_t retry;
+    quotas_init(&s.quotas);
+    EXPECT_EQ(checked(&s, &submit, &retry), 0);
+    struct request *a = taken(&s, &submit, 599);
+    EXPECT_EQ(checked(&s, &submit, &retry), 0);
+    quota_charge(&s, a, 1);
+    EXPECT_EQ(checked(&s, &submit, &retry), WIRE_REJECT_TENANT_TOKENS);
+    EXPECT_EQ(retry, 100);
+    quota_charge(&s, a, 20);
+    EXPECT_EQ(checked(&s, &submit, &retry), WIRE_REJECT_TENANT_TOKENS);
+    EXPECT_EQ(retry, 2100);
+    s.now += 2000;
+    EXPECT_EQ(checked(&s, &submit, &retry), WIRE_REJECT_TENANT_TOKENS);
+    EXPECT_EQ(retry, 100);
+    s.now += 1;
+    EXPECT_EQ(checked(&s, &submit, &retry), 0);
+    submit.tenant_taken = true; /* what was counted already is not asked */
+    quota_charge(&s, a, 100);
+    EXPECT_EQ(checked(&s, &submit, &retry), 0);
+    submit.tenant_taken = false;
+    submit.priority = WIRE_PRIORITY_PROBE;
+    EXPECT_EQ(checked(&s, &submit, &retry), 0);
+    leave(&s, a);
+    quotas_release(&s.quotas);
+}
+
+TEST(quota_asks_nobody_to_wait_longer_than_ten_minutes) {
+    struct sched s = {.now = 5000};
+    struct wire_submit submit = bounds(0, 1);
+    uint32_t retry;
+    quotas_init(&s.quotas);
+    struct request *a = taken(&s, &submit, 9);
+    EXPECT_EQ(checked(&s, &submit, &retry), WIRE_REJECT_TENANT_TOKENS);
+    EXPECT_EQ(retry, 540000); /* eight are owed, and one more */
+    quota_charge(&s, a, 1);
+    EXPECT_EQ(checked(&s, &submit, &retry), WIRE_REJECT_TENANT_TOKENS);
+    EXPECT_EQ(retry, 600000);
+    quota_charge(&s, a, 1);
+    EXPECT_EQ(checked(&s, &submit, &retry), WIRE_REJECT_TENANT_TOKENS);
+    EXPECT_EQ(retry, 600000);
+    leave(&s, a);
+    quotas_release(&s.quotas);
+}
+
+TEST(quota_holds_no_more_than_a_minute_and_keeps_what_is_owed) {
+    struct sched s = {.now = 5000};
+    struct wire_submit submit = bounds(0, 600);
+    uint32_t retry;
+    quotas_init(&s.quotas);
+    struct request *a = taken(&s, &submit, 0);
+    s.now += 600000; /* it was full, and is */
+    EXPECT_EQ(checked(&s, &submit, &retry), 0);
+    EXPECT(a->quota->left == 600);
+    quota_charge(&s, a, 610);
+    submit = bounds(0, 1200); /* more a minute from now on: ten are owed still */
+    EXPECT_EQ(checked(&s, &submit, &retry), 0);
+    EXPECT(a->quota->left == 590);
+    submit = bounds(0, 600);
+    EXPECT_EQ(checked(&s, &submit, &retry), WIRE_REJECT_TENANT_TOKENS);
+    EXPECT(a->quota->left == -10 && retry == 1100);
+    submit = bounds(3, 0); /* no bound of tokens any more */
+    EXPECT_EQ(checked(&s, &submit, &retry), 0);
+    quota_charge(&s, a, 1000);
+    EXPECT_EQ(checked(&s, &submit, &retry), 0);
+    leave(&s, a);
+    quotas_release(&s.quotas);
+}
+
+TEST(quota_counts_each_open_request_once) {
+    struct sched s = {.now = 5000};
+    struct wire_submit submit = bounds(2, 0), more = bounds(2, 0);
+    uint32_t retry;
+    quotas_init(&s.quotas);
+    struct request *a = taken(&s, &submit, 1), *b;
+    EXPECT_EQ(checked(&s, &submit, &retry), 0);
+    more.tenant_taken = true; /* a further prompt of a request that counts */
+    b = taken(&s, &more, 1);
+    EXPECT(a->quota == b->quota && a->quota->open == 1);
+    quota_reopen(a);
+    quota_reopen(b);
+    EXPECT_EQ(a->quota->open, 1);
+    struct request *c = taken(&s, &submit, 1);
+    EXPECT_EQ(checked(&s, &submit, &retry), WIRE_REJECT_TENANT_REQUESTS);
+    EXPECT_EQ(retry, 1000);
+    quota_close(c);
+    quota_close(c);
+    EXPECT(c->quota->open == 1 && !checked(&s, &submit, &retry));
+    quota_reopen(c);
+    EXPECT_EQ(checked(&s, &submit, &retry), WIRE_REJECT_TENANT_REQUESTS);
+    leave(&s, c); /* closes it */
+    EXPECT_EQ(a->quota->open, 1);
+    leave(&s, b);
+    leave(&s, a);
+    EXPECT_EQ(s.quotas.ids.count, 1); /* remembered while it is idle */
+    struct request *d = taken(&s, &submit, 1);
+    EXPECT(s.quotas.ids.count == 1 && d->quota->open == 1);
+    leave(&s, d);
+    quotas_release(&s.quotas);
+    EXPECT_EQ(s.quotas.ids.count, 0);
+}
+
+/* Those without requests are forgotten once nothing is missing of their minute. */
+TEST(quota_forgets_who_owes_nothing) {
+    struct sched s = {.now = 5000};
+    quotas_init(&s.quotas);
+    for (uint64_t i = 1; i <= 3; i++) {
+        struct wire_submit submit = bounds(0, 600);
+        submit.tenant = (struct u128){i, 5};
+        leave(&s, taken(&s, &submit, 10));
+    }
+    EXPECT_EQ(s.quotas.ids.count, 3);
+    s.now += 1000; /* all have their ten back */
+    struct wire_submit submit = bounds(0, 600);
+    struct request *a = taken(&s, &submit, 10);
+    EXPECT_EQ(s.quotas.ids.count, 1);
+    leave(&s, a);
+    quotas_release(&s.quotas);
+}
+
+TEST(quota_gives_a_prompt_back_as_far_as_there_is_room) {
+    struct sched s = {.now = 5000};
+    struct wire_submit submit = bounds(1, 600);
+    quotas_init(&s.quotas);
+    struct request *a = taken(&s, &submit, 500);
+    EXPECT(a->quota->left == 100 && a->quota->open == 1);
+    s.now += 10000; /* 100 more */
+    quota_undo(&s, a);
+    EXPECT(a->quota->left == 600 && a->quota->open == 0); /* not 700 */
+    leave(&s, a);
+    a = taken(&s, &submit, 500);
+    quota_undo(&s, a);
+    EXPECT(a->quota->left == 600);
+    leave(&s, a);
+    quotas_release(&s.quotas);
+}
+
+TEST(quota_cost_is_by_weight) {
+    struct request request = {0};
+    EXPECT_EQ(quota_cost(&request, 7), 700);
+    request.weight = 100;
+    EXPECT_EQ(quota_cost(&request, 7), 700);
+    request.weight = 300;
+    EXPECT_EQ(quota_cost(&request, 3), 100);
+    request.weight = 1;
+    EXPECT_EQ(quota_cost(&request, UINT32_MAX), UINT64_C(42949672950000));
 }
