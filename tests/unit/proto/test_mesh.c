@@ -164,6 +164,43 @@ TEST(who_has_another_key_is_nobody) {
         mesh_close(&peers[i].mesh);
 }
 
+/* What member 0 says in the end, when member 1 has a greeting of so many bytes. */
+static int meet_with_greeting(size_t bytes) {
+    static struct peer first, other;
+    static char greeting[64];
+    uint8_t key[MESH_KEY_BYTES];
+    char place[64];
+    struct error err;
+    mesh_key_new(key);
+    snprintf(place, sizeof place, "127.0.0.1:%d", free_port());
+    other = (struct peer){.self = 1};
+    struct mesh_config config = {.self = 1,
+                                 .count = 2,
+                                 .key = key,
+                                 .rendezvous = place,
+                                 .greeting = greeting,
+                                 .greeting_bytes = bytes,
+                                 .on_frame = on_frame,
+                                 .ctx = &other};
+    if (open_peer(&first, 0, 2, key, place, NULL, &err) || mesh_open(&other.mesh, &config, &err))
+        return 2;
+    int rc = 0;
+    for (int64_t end = clock_ms() + WAIT_MS; !rc && clock_ms() < end;) {
+        rc = mesh_form(first.mesh, 1);
+        (void)!mesh_form(other.mesh, 1);
+    }
+    mesh_close(&other.mesh);
+    mesh_close(&first.mesh);
+    return rc;
+}
+
+/* Another program, or another version: its card has another length. */
+TEST(cards_of_another_length_are_refused) {
+    EXPECT_EQ(meet_with_greeting(sizeof((struct peer *)NULL)->greeting), 1);
+    EXPECT_EQ(meet_with_greeting(sizeof((struct peer *)NULL)->greeting + 1), ERR_INVALID);
+    EXPECT_EQ(meet_with_greeting(sizeof((struct peer *)NULL)->greeting - 1), ERR_INVALID);
+}
+
 TEST(places_that_are_none_are_refused) {
     static const char *const NO_MEETING[] = {"",           "host",      "host:",      "host:0",
                                              "host:65536", "host:12x",  ":7000",      "[::1]",

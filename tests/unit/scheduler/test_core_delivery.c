@@ -438,6 +438,48 @@ TEST(delivery_probes_what_nobody_speaks_of) {
     stage_free(stage);
 }
 
+/* Each word of its gateway puts the question off: it is asked so long after the last one. */
+TEST(delivery_probes_come_so_long_after_the_last_word) {
+    struct stage *stage = stage_new(NULL);
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
+    stage_simple(stage, 0, 10, 30);
+    stage_run(stage);
+    struct wire_pause pause = {.request = stage_id(0), .paused = true};
+    int64_t said_at = stage->now + 7;
+    for (int word = 0; word < 3; word++) {
+        stage->now = said_at;
+        sched_pause(stage->s, stage->now, stage->gateway, &pause);
+        stage->now = said_at + stage->config.probe_ms - 1;
+        stage_run(stage);
+        EXPECT_EQ(stage->requests[0].accepted, 1);
+        said_at = stage->now;
+    }
+    stage->now = said_at;
+    stage_run(stage);
+    EXPECT_EQ(stage->requests[0].accepted, 1);
+    stage->now++;
+    stage_run(stage);
+    EXPECT_EQ(stage->requests[0].accepted, 2);
+    stage_free(stage);
+}
+
+/* Workers come after a scheduler that has just begun: nobody is told for a moment that there is no
+ * model. */
+TEST(delivery_waits_for_the_first_workers) {
+    struct stage *stage = stage_new(NULL);
+    int64_t until = stage->now + stage->config.start_grace_ms;
+    stage->now = until - 1;
+    stage_simple(stage, 0, 10, 5);
+    stage_run(stage);
+    EXPECT_EQ(stage->requests[0].reject, 0);
+    stage->now = until;
+    stage_simple(stage, 1, 10, 5);
+    stage_run(stage);
+    EXPECT_EQ(stage->requests[0].reject, WIRE_REJECT_NO_MODEL);
+    EXPECT_EQ(stage->requests[1].reject, WIRE_REJECT_NO_MODEL);
+    stage_free(stage);
+}
+
 struct seen_logprobs {
     size_t count;
     uint32_t tops[64], ids[64];
