@@ -2,8 +2,8 @@
  * cpu.h - what the CPU device's files share: the device with its thread pool, the parallel loop,
  * the tables of the instruction sets.
  *
- * A loop is cut into units with bounds that depend on sizes alone; small loops run on the caller.
- * Neither changes a bit: every output element is computed by one unit, in one order.
+ * A loop is cut into units by its sizes, rows, experts and threads, never by which thread is free;
+ * a small one runs on the caller. No bit changes: one unit computes an output, in one order.
  */
 #ifndef KERNELS_CPU_CPU_H
 #define KERNELS_CPU_CPU_H

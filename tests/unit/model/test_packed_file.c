@@ -14,7 +14,7 @@
 #include "full_disk.h"
 #include "rig.h"
 
-enum { SEGMENTS = 4, LARGEST = 3 << 20 };
+enum { SEGMENTS = 4, LARGEST = 5 << 20 };
 static const size_t SIZES[SEGMENTS] = {64, LARGEST, 4096, 12345};
 
 struct fixture {
