@@ -291,7 +291,7 @@ emulated_unit() { # emulated_unit "EMULATOR ARGUMENTS" BUILD_FOLDER PREFIX PROGR
 # Those of ten seconds and more of processor time under ASan, the longest first: they begin first, so that no core idles at the end, and take
 # turns in 10-unit.sh and 11-unit-release.sh.
 LONGEST="test_worker_executor test_model_families test_worker_constraints test_model_shard test_model_golden test_kernels_attention
-test_worker_ranks test_cli_convert test_grammar_grammar test_model_llama_goldens test_text_parse test_gateway_forced_calls"
+test_worker_ranks test_cli_convert test_grammar_masks test_grammar_public test_model_llama_goldens test_text_parse test_gateway_forced_calls"
 EMULATED_LONGEST="test_emu_attention test_emu_model test_emu_goldens test_emu_linear test_emu_sample test_emu_packed test_emu_step"
 # shellcheck disable=SC2086
 long_units() { printf '%s\n' $LONGEST; }
