@@ -1,15 +1,58 @@
 #include "grammar/free_text.h"
 
 enum {
-    BYTES_MIN = 16, /* with fewer a walk is short anyway */
-    ROOM_MIN = 4,
-    ROOM_ENOUGH = 24, /* hardly a token has more bytes */
-    EDGES_MAX = 4096,
+    BYTES_MIN = 16,   /* with fewer a walk is short anyway */
+    ROOM_ENOUGH = 24, /* sets are looked for behind so many bytes; few tokens have more */
+    LENGTH_MAX = 64,  /* of an obstacle */
+    EDGES_MAX = 3072,
+    FEW_BYTES = 4,     /* of an edge, that make an obstacle each */
+    LOOKS_MAX = 40000, /* obstacles before edges; more: there is no free text */
 };
-_Static_assert(FREE_SETS_MAX <= UINT8_MAX, "depths are counted in a byte");
+
+/* From one set to another, over these bytes. */
+struct edge {
+    uint16_t from, to;
+    struct text_bytes bytes;
+};
+/* An obstacle of a set whose predecessors do not know of it yet. */
+struct found {
+    uint32_t at; /* in sets */
+    struct obstacle obstacle;
+};
+struct search {
+    struct free_text *f;
+    bool drops;   /* bytes that lead nowhere soon are left out */
+    bool letters; /* but no letters: then nothing is found */
+    struct grammar_run *run;
+    const struct trie *trie;
+    VEC(struct edge) edges;
+    VEC(struct found) found;
+};
+
+static struct text_bytes text_bytes_none(void) {
+    return (struct text_bytes){0};
+}
+
+static bool text_bytes_empty(struct text_bytes b) {
+    return !(b.bits[0] | b.bits[1] | b.bits[2]);
+}
+
+static struct text_bytes text_bytes_both(struct text_bytes a, struct text_bytes b) {
+    return (struct text_bytes){
+        {a.bits[0] & b.bits[0], a.bits[1] & b.bits[1], a.bits[2] & b.bits[2]}};
+}
+
+static struct text_bytes text_bytes_either(struct text_bytes a, struct text_bytes b) {
+    return (struct text_bytes){
+        {a.bits[0] | b.bits[0], a.bits[1] | b.bits[1], a.bits[2] | b.bits[2]}};
+}
+
+static bool text_bytes_touch(struct text_bytes a, struct text_bytes b) {
+    return !text_bytes_empty(text_bytes_both(a, b));
+}
 
 /* Where this set stands in `slots`, or would. */
-static uint32_t slot_of(const struct free_class *f, uint32_t set, uint8_t state) {
+static uint32_t slot_of(const struct free_text *f, uint32_t set, uint8_t state) {
     uint32_t at = (set * 2654435761u + state) % FREE_SLOTS;
     for (; f->slots[at]; at = (at + 1) % FREE_SLOTS) {
         const struct free_set *s = &f->sets[f->slots[at] - 1];
@@ -19,163 +62,294 @@ static uint32_t slot_of(const struct free_class *f, uint32_t set, uint8_t state)
     return at;
 }
 
-static void add(struct free_class *f, uint32_t set, uint8_t state, uint32_t depth) {
-    f->sets[f->count++] = (struct free_set){set, state, (uint8_t)depth, 0};
-    f->slots[slot_of(f, set, state)] = (uint16_t)f->count;
+/* The place of a set; FREE_SETS_MAX: there is no room for it. */
+static uint32_t place_of(struct free_text *f, uint32_t set, uint8_t state, uint32_t depth) {
+    uint16_t *slot = &f->slots[slot_of(f, set, state)];
+    if (*slot)
+        return *slot - 1u;
+    if (f->count == FREE_SETS_MAX)
+        return FREE_SETS_MAX;
+    struct free_set *s = &f->sets[f->count++];
+    s->set = set;
+    s->state = state;
+    s->depth = (uint8_t)depth;
+    s->count = 0;
+    *slot = (uint16_t)f->count;
+    return f->count - 1;
 }
 
-/* Of the bytes that may come, those that may come here. */
-static struct text_bytes bytes_behind(const struct free_class *f, struct grammar_run *run,
-                                      uint32_t set) {
-    struct text_bytes may = f->may;
-    for (uint32_t c = 0x20; c < 0x7f; c++)
-        if (text_bytes_have(may, (uint8_t)c) && run_next(run, set, (uint8_t)c) == SET_DEAD)
+/* ---- obstacles ---- */
+
+/* What has obstacle b has obstacle a. */
+static bool covers_obstacle(const struct obstacle *a, const struct obstacle *b) {
+    if (a->len > b->len || !text_bytes_within(a->all, b->all))
+        return false;
+    return text_bytes_empty(a->some) || text_bytes_touch(a->some, b->all) ||
+           (!text_bytes_empty(b->some) && text_bytes_within(b->some, a->some));
+}
+
+/* So does what has both behind the same bytes. */
+static bool replaces(const struct obstacle *a, const struct obstacle *b) {
+    return (a->first == FIRST_ANY || a->first == b->first) &&
+           (a->pair == PAIR_NONE || a->pair == b->pair) && covers_obstacle(a, b);
+}
+
+/* Whether one of the set's obstacles replaces this one. */
+static bool is_known(const struct free_set *s, const struct obstacle *x) {
+    for (uint32_t i = 0; i < s->count; i++)
+        if (replaces(&s->obstacles[i], x))
+            return true;
+    return false;
+}
+
+static void drop_replaced(struct free_set *s, const struct obstacle *x) {
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < s->count; i++)
+        if (!replaces(x, &s->obstacles[i]))
+            s->obstacles[kept++] = s->obstacles[i];
+    s->count = (uint8_t)kept;
+}
+
+/* What is there where either is, of two with one pair. */
+static struct obstacle join(const struct obstacle *a, const struct obstacle *b) {
+    bool open = text_bytes_empty(a->some) || text_bytes_empty(b->some);
+    return (struct obstacle){.all = text_bytes_both(a->all, b->all),
+                             .some = open ? text_bytes_none() : text_bytes_either(a->some, b->some),
+                             .pair = a->pair,
+                             .len = MIN(a->len, b->len),
+                             .first = a->first == b->first ? a->first : FIRST_ANY};
+}
+
+/* Of those with one pair a set has one, and of a set that has too many only the length of the shortest is
+ * kept. */
+static void add_obstacle(struct search *x, uint32_t at, struct obstacle o) {
+    struct free_set *s = &x->f->sets[at];
+    if (text_bytes_touch(o.some, o.all))
+        o.some = text_bytes_none();
+    if (is_known(s, &o))
+        return;
+    for (uint32_t i = 0; i < s->count && o.pair != PAIR_NONE; i++)
+        if (s->obstacles[i].pair == o.pair)
+            o = join(&o, &s->obstacles[i]);
+    drop_replaced(s, &o);
+    if (s->count == OBSTACLES_MAX) {
+        o = (struct obstacle){.len = o.len, .pair = PAIR_NONE, .first = FIRST_ANY};
+        for (uint32_t i = 0; i < s->count; i++)
+            o.len = MIN(o.len, s->obstacles[i].len);
+        s->count = 0;
+    }
+    s->obstacles[s->count++] = o;
+    vec_push(&x->found, ((struct found){at, o}));
+}
+
+static uint32_t pair_nodes(const struct trie *t, uint32_t pair) {
+    return pair == PAIR_NONE ? UINT32_MAX : t->pair_first[pair + 1] - t->pair_first[pair];
+}
+
+/* What an obstacle is with this byte in front of it. The rarest pair is kept. */
+static struct obstacle with_byte(const struct search *x, struct obstacle o, uint8_t byte) {
+    bool plain = vocab_is_plain(byte);
+    uint32_t pair = plain && o.first != FIRST_ANY ? byte_pair(byte, o.first) : PAIR_NONE;
+    text_bytes_add(&o.all, byte);
+    if (pair_nodes(x->trie, pair) < pair_nodes(x->trie, o.pair))
+        o.pair = (uint16_t)pair;
+    o.first = plain ? byte : FIRST_ANY;
+    return o;
+}
+
+/* Adds to a set what an obstacle is with one of these bytes in front of it. */
+static void add_behind(struct search *x, uint32_t at, struct text_bytes bytes, struct obstacle o) {
+    struct obstacle any = o;
+    if (o.len == LENGTH_MAX) {
+        x->f->room = LENGTH_MAX;
+        return;
+    }
+    o.len = ++any.len;
+    any.first = FIRST_ANY;
+    if (is_known(&x->f->sets[at], &any))
+        return;
+    if (text_bytes_count(bytes) <= FEW_BYTES) {
+        for (size_t w = 0; w < ARRAY_LEN(bytes.bits); w++)
+            for (uint32_t left = bytes.bits[w]; left; left &= left - 1) {
+                uint32_t c = 0x20u + (uint32_t)w * 32 + (uint32_t)__builtin_ctz(left);
+                uint8_t byte = c == TEXT_ABOVE_ASCII ? 0x80 : (uint8_t)c;
+                add_obstacle(x, at, with_byte(x, o, byte));
+            }
+        return;
+    }
+    bool has = text_bytes_touch(bytes, o.all);
+    if (!has && (text_bytes_empty(o.some) || text_bytes_count(bytes) < text_bytes_count(o.some)))
+        any.some = bytes;
+    add_obstacle(x, at, any);
+}
+
+/* ---- sets ---- */
+
+static struct edge *edge_to(struct search *x, size_t first, uint32_t from, uint32_t to) {
+    for (size_t i = x->edges.count; i-- > first;)
+        if (x->edges.items[i].to == to)
+            return &x->edges.items[i];
+    vec_push(&x->edges, ((struct edge){.from = (uint16_t)from, .to = (uint16_t)to}));
+    return &x->edges.items[x->edges.count - 1];
+}
+
+/* Of some bytes of text, those that may come; above ASCII all or nothing. */
+static struct text_bytes bytes_behind(struct grammar_run *run, uint32_t set,
+                                      struct text_bytes may) {
+    for (uint32_t c = 0x20; c < 0xf5; c++)
+        if (text_step(TEXT_BEGIN, (uint8_t)c) != TEXT_NONE && text_bytes_have(may, (uint8_t)c) &&
+            run_next(run, set, (uint8_t)c) == SET_DEAD)
             text_bytes_drop(&may, (uint8_t)c);
     return may;
 }
 
-static void begin(struct free_class *f, struct text_bytes may, uint32_t set) {
-    f->may = may;
-    f->count = 0;
-    memset(f->slots, 0, sizeof f->slots);
-    add(f, set, TEXT_BEGIN, 0);
-}
-
-/* ---- text that lasts ---- */
-
-/* Adds what follows a set on one byte, or drops the byte: where nothing follows, or where that would
- * drop many others. False: one set too many. */
-static bool look_behind(struct free_class *f, struct grammar_run *run, struct free_set s, uint8_t c,
-                        uint8_t to) {
-    uint32_t next = run_next(run, s.set, c);
-    if (next != SET_DEAD && f->slots[slot_of(f, next, to)])
+/* Nothing comes behind this byte, or little of what comes elsewhere. */
+static bool leads_nowhere(const struct search *x, uint32_t next, uint8_t to) {
+    if (next == SET_DEAD)
         return true;
-    if (next != SET_DEAD && f->count == FREE_SETS_MAX)
+    if (to != TEXT_BEGIN || x->f->slots[slot_of(x->f, next, to)])
         return false;
-    uint32_t count = text_bytes_count(f->may);
-    struct text_bytes may =
-        to == TEXT_BEGIN && next != SET_DEAD ? bytes_behind(f, run, next) : f->may;
-    if (next == SET_DEAD || text_bytes_count(may) * 4 < count * 3) {
-        text_bytes_drop(&f->may, c);
-        return true;
-    }
-    f->may = may;
-    add(f, next, to, s.depth + 1u);
-    return true;
+    struct text_bytes behind = bytes_behind(x->run, next, x->f->may);
+    return text_bytes_count(behind) * 4 < text_bytes_count(x->f->may) * 3;
 }
 
-static void find_lasting(struct free_class *f, struct grammar_run *run) {
-    uint32_t room = TEXT_ENDLESS;
-    /* breadth first: with one set too many, those of all smaller depths have been looked behind */
-    for (uint32_t i = 0; i < f->count && room == TEXT_ENDLESS; i++) {
-        struct free_set s = f->sets[i];
-        if (s.depth == ROOM_ENOUGH)
-            room = s.depth;
-        for (uint32_t c = 0x20; c < 256 && room == TEXT_ENDLESS; c++) {
-            uint8_t to = text_step((enum text_state)s.state, (uint8_t)c);
-            if (to != TEXT_NONE && text_bytes_have(f->may, (uint8_t)c) &&
-                !look_behind(f, run, s, (uint8_t)c, to))
-                room = s.depth;
-        }
-        if (text_bytes_count(f->may) < BYTES_MIN)
-            room = 0;
-    }
-    for (uint32_t i = 0; i < f->count; i++) {
-        struct free_set *s = &f->sets[i];
-        s->left = room == TEXT_ENDLESS ? FREE_ENDLESS
-                  : s->depth < room    ? (uint8_t)(room - s->depth)
-                                       : 0;
-    }
-    if (room < ROOM_MIN)
-        f->count = 0;
-}
-
-/* ---- text that goes on for a while ---- */
-
-struct edge {
-    uint8_t from, to;
-};
-
-/* Adds what follows a set, and the edges there. False: too many of them. What is not known further
- * leaves a byte. */
-static bool look_around(struct free_class *f, struct grammar_run *run, uint32_t i,
-                        struct edge *edges, size_t *count) {
-    struct free_set *s = &f->sets[i];
+/* Adds what follows a set, and what is refused there. A set for which there is no room may refuse
+ * whatever comes behind it. False: too many edges, or a letter that
+ * is to stay leads nowhere. */
+static bool look_behind(struct search *x, uint32_t at) {
+    const struct free_set s = {
+        .set = x->f->sets[at].set, .state = x->f->sets[at].state, .depth = x->f->sets[at].depth};
+    struct text_bytes dead = {0}, unknown = {0};
     uint32_t last = SET_DEAD; /* bytes side by side mostly lead to one place */
     uint8_t last_to = TEXT_NONE;
-    s->left = ROOM_ENOUGH;
-    for (uint32_t c = 0x20; c < 256; c++) {
-        uint8_t to = text_step((enum text_state)s->state, (uint8_t)c);
-        if (to == TEXT_NONE || !text_bytes_have(f->may, (uint8_t)c))
+    struct text_bytes *bytes = NULL;
+    size_t first = x->edges.count;
+    if (s.depth == ROOM_ENOUGH) {
+        add_obstacle(x, at, (struct obstacle){.pair = PAIR_NONE, .len = 1, .first = FIRST_ANY});
+        return true;
+    }
+    uint32_t begin = s.state == TEXT_BEGIN ? 0x20 : 0x80, end = s.state == TEXT_BEGIN ? 0xf5 : 0xc0;
+    for (uint32_t c = begin; c < end; c++) {
+        uint8_t to = text_step((enum text_state)s.state, (uint8_t)c);
+        if (to == TEXT_NONE || !text_bytes_have(x->f->may, (uint8_t)c))
             continue;
-        uint32_t next = run_next(run, s->set, (uint8_t)c);
-        if (next == last && to == last_to && next != SET_DEAD)
+        uint32_t next = run_next(x->run, s.set, (uint8_t)c);
+        if (x->drops && (!bytes || next != last || to != last_to) && leads_nowhere(x, next, to)) {
+            text_bytes_drop(&x->f->may, (uint8_t)c);
+            if (x->letters && c >= 'a' && c <= 'z')
+                return false;
             continue;
-        last = next;
-        last_to = to;
-        if (next == SET_DEAD) {
-            s->left = 0;
+        }
+        if (!bytes || next != last || to != last_to) {
+            uint32_t place = next == SET_DEAD ? 0 : place_of(x->f, next, to, s.depth + 1u);
+            bytes = next == SET_DEAD         ? &dead
+                    : place == FREE_SETS_MAX ? &unknown
+                                             : &edge_to(x, first, at, place)->bytes;
+            last = next;
+            last_to = to;
+        }
+        text_bytes_add(bytes, (uint8_t)c);
+    }
+    struct obstacle any = {.pair = PAIR_NONE, .first = FIRST_ANY};
+    if (!text_bytes_empty(dead))
+        add_behind(x, at, dead, any);
+    any.len = 1;
+    if (!text_bytes_empty(unknown))
+        add_behind(x, at, unknown, any);
+    return x->edges.count < EDGES_MAX;
+}
+
+static bool has_obstacle(const struct free_set *s, const struct obstacle *o) {
+    for (uint32_t i = 0; i < s->count; i++)
+        if (!memcmp(&s->obstacles[i], o, sizeof *o))
             return true;
-        }
-        uint16_t place = f->slots[slot_of(f, next, to)];
-        if (!place && f->count == FREE_SETS_MAX) {
-            s->left = 1;
-            continue;
-        }
-        if (!place)
-            add(f, next, to, s->depth + 1u);
-        place = f->slots[slot_of(f, next, to)];
-        if (*count == EDGES_MAX)
-            return false;
-        edges[(*count)++] = (struct edge){(uint8_t)i, (uint8_t)(place - 1)};
-    }
-    return true;
+    return false;
 }
 
-static void find_near(struct free_class *f, struct grammar_run *run) {
-    struct edge *edges = mem_alloc(EDGES_MAX * sizeof *edges);
-    size_t count = 0;
-    bool known = true;
-    for (uint32_t i = 0; i < f->count && known; i++) {
-        known = look_around(f, run, i, edges, &count);
-        known = known && f->sets[0].left > 0;
-    }
-    for (bool changed = known; changed;) {
-        changed = false;
-        for (size_t e = count; e-- > 0;) {
-            uint8_t *left = &f->sets[edges[e].from].left, behind = f->sets[edges[e].to].left;
-            if (behind + 1 < *left) {
-                *left = (uint8_t)(behind + 1);
-                changed = true;
-            }
+/* Tells all sets of the obstacles behind them. False: they are too many. */
+static bool go_back_all(struct search *x) {
+    uint32_t first[FREE_SETS_MAX + 2] = {0}; /* of the edges by where they lead to, in `order` */
+    uint16_t *order = mem_alloc((x->edges.count + 1) * sizeof *order);
+    for (size_t i = 0; i < x->edges.count; i++)
+        first[x->edges.items[i].to + 2]++;
+    for (uint32_t i = 2; i < x->f->count + 2; i++)
+        first[i] += first[i - 1];
+    for (size_t i = 0; i < x->edges.count; i++)
+        order[first[x->edges.items[i].to + 1]++] = (uint16_t)i;
+    size_t looks = 0;
+    for (size_t n = 0; n < x->found.count && looks < LOOKS_MAX; n++) {
+        const struct found now = x->found.items[n];
+        if (!has_obstacle(&x->f->sets[now.at], &now.obstacle))
+            continue; /* another was found since that asks for less */
+        for (uint32_t i = first[now.at]; i < first[now.at + 1]; i++, looks++) {
+            const struct edge *e = &x->edges.items[order[i]];
+            add_behind(x, e->from, e->bytes, now.obstacle);
         }
     }
-    if (!known || f->sets[0].left < ROOM_MIN)
-        f->count = 0;
-    mem_free(edges);
+    mem_free(order);
+    return looks < LOOKS_MAX;
 }
 
-void free_text_find(struct free_text *f, struct grammar_run *run, uint32_t set) {
-    begin(&f->lasting, text_bytes_all(), set);
-    struct text_bytes may = bytes_behind(&f->lasting, run, set);
-    f->lasting.may = may;
-    find_lasting(&f->lasting, run);
-    f->near.count = 0;
-    if (!f->lasting.count || text_bytes_within(may, f->lasting.may))
+static void find(struct search *x, uint32_t set) {
+    struct free_text *f = x->f;
+    f->may = bytes_behind(x->run, set, text_bytes_all());
+    f->room = VOCAB_TOKEN_BYTES_MAX;
+    f->count = 0;
+    if (text_bytes_count(f->may) < BYTES_MIN)
         return;
-    begin(&f->near, may, set);
-    find_near(&f->near, run);
+    memset(f->slots, 0, sizeof f->slots);
+    (void)place_of(f, set, TEXT_BEGIN, 0);
+    bool known = true;
+    for (uint32_t i = 0; i < f->count && known; i++)
+        known = look_behind(x, i) && text_bytes_count(f->may) >= BYTES_MIN;
+    if (!known || !go_back_all(x))
+        f->count = 0;
+    vec_release(&x->edges);
+    vec_release(&x->found);
 }
 
-static bool covers(const struct free_class *f, uint32_t set, struct text_bytes below,
-                   uint32_t height) {
-    if (!f->count || !text_bytes_within(below, f->may))
+/* Most letters lead on to text, not each to the next letter of some word. */
+static bool is_prose(struct grammar_run *run, uint32_t set) {
+    struct text_bytes may = bytes_behind(run, set, text_bytes_all());
+    uint32_t letters = 0, some = text_bytes_count(may) * 3 / 4;
+    for (uint8_t c = 'a'; c <= 'z'; c++) {
+        uint32_t next = text_bytes_have(may, c) ? run_next(run, set, c) : SET_DEAD;
+        letters += next != SET_DEAD && text_bytes_count(bytes_behind(run, next, may)) >= some;
+    }
+    return letters > 13;
+}
+
+void free_text_find(struct free_text *f, struct grammar_run *run, const struct trie *t,
+                    uint32_t set) {
+    find(&(struct search){.f = f, .run = run, .trie = t, .drops = true, .letters = true}, set);
+    if (!f->count && is_prose(run, set))
+        find(&(struct search){.f = f, .run = run, .trie = t}, set);
+    if (!f->count)
+        find(&(struct search){.f = f, .run = run, .trie = t, .drops = true}, set);
+}
+
+bool free_text_covers(const struct free_text *f, uint32_t set, const struct trie_node *node,
+                      struct text_bytes below) {
+    const struct obstacle whole = {.all = below, .len = node->height};
+    if (!f->count || node->height > f->room || !text_bytes_within(below, f->may))
         return false;
-    uint16_t place = f->slots[slot_of(f, set, TEXT_BEGIN)];
-    return place && (f->sets[place - 1].left == FREE_ENDLESS || height <= f->sets[place - 1].left);
+    uint16_t place = f->slots[slot_of(f, set, node->text)];
+    const struct free_set *s = place ? &f->sets[place - 1] : NULL;
+    for (uint32_t i = 0; s && i < s->count; i++)
+        if (covers_obstacle(&s->obstacles[i], &whole))
+            return false;
+    return s != NULL;
 }
 
-bool free_text_covers(const struct free_text *f, uint32_t set, struct text_bytes below,
-                      uint32_t height) {
-    return covers(&f->lasting, set, below, height) || covers(&f->near, set, below, height);
+uint32_t free_text_pairs(const struct free_text *f, uint16_t *pairs) {
+    if (!f->count || f->room < VOCAB_TOKEN_BYTES_MAX ||
+        !text_bytes_within(text_bytes_all(), f->may))
+        return 0;
+    const struct free_set *s = &f->sets[0];
+    for (uint32_t i = 0; i < s->count; i++) {
+        if (s->obstacles[i].pair == PAIR_NONE)
+            return 0;
+        pairs[i] = s->obstacles[i].pair;
+    }
+    return s->count;
 }

@@ -1,16 +1,22 @@
 /*
  * free_text.h - what text may go on behind a position, whatever its order: looked for once, so that
- * a walk over the vocabulary takes whole subtrees whose bytes are all of it.
+ * a walk over the vocabulary takes whole subtrees in which nothing can be refused.
  *
- * Two kinds of it are looked for. Bytes that lead nowhere soon are left out first, so that what is
- * left may go on for long. Where few are left out for words that must not come, all of them may still
- * come until the shortest such word is whole; that is the second kind.
+ * The sets that text leads to are looked through, as far as a bound allows. Of each is then known
+ * what it takes to be refused behind it: of a word that must not come, its bytes and its length.
+ * These obstacles are found backwards, from the bytes that may not come. Text is free where it holds
+ * not all that any of them asks for.
+ *
+ * Bytes that lead nowhere soon, like those between the pieces of an address, are left out first, so
+ * that what is left may go on for long. Where that would leave out letters, as for words that must not
+ * come, text of all bytes is looked for instead.
  *
  * For run.h's sets of threads; used by mask.c alone.
  *
  * Invariants:
- *   (1) From a set that is known with n bytes left, n bytes follow of those that `may` tells, in any
- *       order, and of characters above ASCII where it tells of them.
+ *   (1) Text of bytes that `may` tells which is refused behind a known set, after its n-th byte, has
+ *       one of the set's obstacles: all of its bytes, one of `some` if there are any, its pair, and
+ *       at most n for its length.
  *
  * Threading: as the grammar_run's.
  */
@@ -19,29 +25,40 @@
 
 #include "grammar/run.h"
 
-enum { FREE_SETS_MAX = 250, FREE_SLOTS = 1024, FREE_ENDLESS = UINT8_MAX };
+enum { FREE_SETS_MAX = 384, FREE_SLOTS = 1024, OBSTACLES_MAX = 12 };
 
+/* What text holds before it is refused. */
+struct obstacle {
+    struct text_bytes all, some; /* every one of these; one of these, unless there are none */
+    uint16_t pair;               /* these two side by side (byte_pair), or PAIR_NONE */
+    uint8_t len;                 /* at least so many bytes, the refused one included */
+    uint8_t first;               /* the plain byte that it begins with, or FIRST_ANY */
+};
+enum { PAIR_NONE = UINT16_MAX, FIRST_ANY = UINT8_MAX };
 struct free_set {
     uint32_t set;
     uint8_t state; /* enum text_state */
     uint8_t depth; /* bytes behind the first */
-    uint8_t left;  /* bytes that may follow; FREE_ENDLESS: any number */
+    uint8_t count; /* obstacles; each asks for something that no other is content without */
+    struct obstacle obstacles[OBSTACLES_MAX];
 };
 /* Text of some bytes. */
-struct free_class {
+struct free_text {
     struct text_bytes may;
-    uint32_t count;
+    uint32_t count; /* sets; 0: there is too little text */
+    uint32_t room;  /* bytes of text about which the obstacles tell all */
     struct free_set sets[FREE_SETS_MAX];
     uint16_t slots[FREE_SLOTS]; /* 1 + a place in sets, by hash */
 };
-struct free_text {
-    struct free_class lasting, near; /* of a count of 0: there is too little of it */
-};
 
-/* What goes on from `set`. */
-void free_text_find(struct free_text *f, struct grammar_run *run, uint32_t set);
-/* Everything that is below may come behind `set`. */
-bool free_text_covers(const struct free_text *f, uint32_t set, struct text_bytes below,
-                      uint32_t height);
+/* What goes on from `set`. The trie says which pairs are rare. */
+void free_text_find(struct free_text *f, struct grammar_run *run, const struct trie *t,
+                    uint32_t set);
+/* Everything that is below the node may come behind it, which led to `set`. */
+bool free_text_covers(const struct free_text *f, uint32_t set, const struct trie_node *node,
+                      struct text_bytes below);
+/* The pairs one of which all text has that is refused behind the first set; OBSTACLES_MAX at most.
+ * 0: there may be other text, or bytes of text that may not come. */
+uint32_t free_text_pairs(const struct free_text *f, uint16_t *pairs);
 
 #endif

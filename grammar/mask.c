@@ -96,6 +96,54 @@ static uint32_t way_next(struct way *way, struct grammar_run *run, uint32_t dept
     return next;
 }
 
+/* Refuses the tokens at and below a node that may not come behind `set`. */
+static void refuse_below(struct grammar_run *run, const struct trie *t, uint32_t set, uint32_t node,
+                         uint32_t *bits) {
+    const struct trie_node *nodes = t->nodes.items;
+    struct bytes text = run->vocab->tokens[t->tokens.items[nodes[node].token_first].id];
+    struct way way;
+    uint32_t from = 1; /* bytes of the text that are on the way */
+    way_to(&way, run, 0, set);
+    for (uint32_t i = node; i < nodes[node].end;) {
+        uint32_t depth = nodes[i].depth, next = set;
+        for (uint32_t d = MIN(from, depth); d <= depth && next != SET_DEAD; d++) {
+            next = way_next(&way, run, d - 1, d < depth ? text.data[d - 1] : nodes[i].byte);
+            if (next != SET_DEAD)
+                way_to(&way, run, d, next);
+        }
+        from = UINT32_MAX;
+        if (next != SET_DEAD) {
+            i++;
+            continue;
+        }
+        for (uint32_t k = nodes[i].token_first; k < nodes[nodes[i].end].token_first; k++)
+            bits[t->tokens.items[k].id / 32] &= ~(1u << t->tokens.items[k].id % 32);
+        i = nodes[i].end;
+    }
+}
+
+/* Where only what has one of a few pairs of bytes can be refused: allows all tokens of text but those. */
+static bool allow_but_pairs(struct grammar_run *run, const struct free_text *text, uint32_t set,
+                            uint32_t *bits) {
+    enum { NODES_MAX = 4096 };
+    const struct vocab *v = run->vocab;
+    const struct trie *t = &v->all;
+    uint16_t pairs[OBSTACLES_MAX];
+    uint32_t nodes = 0, count = free_text_pairs(text, pairs);
+    for (uint32_t i = 0; i < count; i++)
+        nodes += t->pair_first[pairs[i] + 1] - t->pair_first[pairs[i]];
+    if (!count || nodes > NODES_MAX)
+        return false;
+    uint32_t *allowed = mem_calloc(v->word_count, sizeof *allowed);
+    memcpy(allowed, v->texts.bits, v->word_count * sizeof *allowed);
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t n = t->pair_first[pairs[i]]; n < t->pair_first[pairs[i] + 1]; n++)
+            refuse_below(run, t, set, t->pair_nodes[n], allowed);
+    allow_all(bits, allowed, v->word_count);
+    mem_free(allowed);
+    return true;
+}
+
 /* Allows the tokens of a trie that may come behind `set`, of those with min to max characters.
  * Returns the number of nodes that were looked at. */
 static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, uint32_t min,
@@ -104,8 +152,7 @@ static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, 
     const struct trie_node *nodes = t->nodes.items;
     uint32_t count = nodes[0].end, told = 0; /* tokens in front of this one */
     size_t looked = 0, look_at = t->below ? count / FREE_TEXT_SHARE : SIZE_MAX;
-    struct free_text text;
-    bool found = false; /* text holds something */
+    struct free_text *text = NULL; /* sought once */
     if (set == SET_DEAD)
         return 0;
     way_to(&way, run, 0, set);
@@ -115,8 +162,12 @@ static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, 
         bool dead = next == SET_DEAD;
         bool noted = !dead && any && is_any_key(run, way.sets[depth - 1], next, any);
         if (looked == look_at) {
-            free_text_find(&text, run, set);
-            found = text.lasting.count || text.near.count;
+            text = mem_alloc(sizeof *text);
+            free_text_find(text, run, t, set);
+            if (!any && allow_but_pairs(run, text, set, bits)) {
+                mem_free(text);
+                return looked + walk(run, &run->vocab->texts.others, set, min, max, NULL, bits);
+            }
         }
         if (dead || noted) {
             allow_tokens(t, told, node->token_first, min, max, bits);
@@ -127,11 +178,12 @@ static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, 
             continue;
         }
         way_to(&way, run, depth, next);
-        bool whole = found && node->end - i >= SUBTREE_MIN &&
-                     free_text_covers(&text, next, t->below[i], node->height);
+        bool whole =
+            text && node->end - i >= SUBTREE_MIN && free_text_covers(text, next, node, t->below[i]);
         i = whole ? node->end : i + 1;
     }
     allow_tokens(t, told, (uint32_t)t->tokens.count, min, max, bits);
+    mem_free(text);
     return looked + 1;
 }
 

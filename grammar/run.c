@@ -105,12 +105,27 @@ static int compare_threads(const void *a, const void *b) {
     return x->frame < y->frame ? -1 : x->frame > y->frame;
 }
 
+/* Mostly they are few, or nearly in order. */
+static void sort_threads(struct thread *threads, size_t count) {
+    enum { FEW = 16 };
+    if (count > FEW) {
+        qsort(threads, count, sizeof *threads, compare_threads);
+        return;
+    }
+    for (size_t i = 1; i < count; i++) {
+        struct thread t = threads[i];
+        size_t at = i;
+        for (; at && compare_threads(&threads[at - 1], &t) > 0; at--)
+            threads[at] = threads[at - 1];
+        threads[at] = t;
+    }
+}
+
 uint32_t run_set_of_readers(struct grammar_run *run, struct thread *threads, size_t count,
                             bool may_end) {
     if (!count && !may_end)
         return SET_DEAD;
-    if (count > 1)
-        qsort(threads, count, sizeof *threads, compare_threads);
+    sort_threads(threads, count);
     struct thread_set set = {
         .first = (uint32_t)run->threads.count, .count = (uint32_t)count, .may_end = may_end};
     vec_reserve(&run->threads, run->threads.count + count);

@@ -51,8 +51,9 @@ static void trie_build(struct trie *t, struct entry *entries, size_t count) {
             t->nodes.items[open[depth]].end = (uint32_t)t->nodes.count;
         for (; depth < text.len; depth++) {
             open[depth + 1] = (uint32_t)t->nodes.count;
-            vec_push(&t->nodes, ((struct trie_node){0, (uint32_t)t->tokens.count, text.data[depth],
-                                                    (uint8_t)(depth + 1), 0}));
+            vec_push(&t->nodes, ((struct trie_node){.token_first = (uint32_t)t->tokens.count,
+                                                    .byte = text.data[depth],
+                                                    .depth = (uint8_t)(depth + 1)}));
         }
         vec_push(&t->tokens, entries[i].token);
         last = text;
@@ -60,8 +61,8 @@ static void trie_build(struct trie *t, struct entry *entries, size_t count) {
     for (; depth > 0; depth--)
         t->nodes.items[open[depth]].end = (uint32_t)t->nodes.count;
     t->nodes.items[0].end = (uint32_t)t->nodes.count;
-    vec_push(&t->nodes, ((struct trie_node){(uint32_t)t->nodes.count + 1, (uint32_t)t->tokens.count,
-                                            0, 0, 0}));
+    vec_push(&t->nodes, ((struct trie_node){.end = (uint32_t)t->nodes.count + 1,
+                                            .token_first = (uint32_t)t->tokens.count}));
 }
 
 /* next[state][byte] of the states of a string; 0: nothing (no byte leads to STATE_STRING). */
@@ -180,35 +181,52 @@ struct text_bytes text_bytes_all(void) {
 
 /* ---- what lies below a node ---- */
 
-/* What is below the node goes on from `state` as text does; the nodes behind it are known. */
-static bool is_text_below(const struct trie *t, uint32_t node, uint8_t state) {
-    const struct trie_node *nodes = t->nodes.items;
-    for (uint32_t i = node + 1; i < nodes[node].end; i = nodes[i].end) {
-        uint8_t to = text_step((enum text_state)state, nodes[i].byte);
-        bool text = to == TEXT_BEGIN ? !text_bytes_have(t->below[i], TEXT_OTHER)
-                                     : to != TEXT_NONE && is_text_below(t, i, to);
-        if (!text)
-            return false;
-    }
-    return true;
+/* The state behind a byte, also of what is no text: there it begins behind the next ASCII byte. */
+static uint8_t text_behind(uint8_t state, uint8_t byte) {
+    uint8_t to = text_step((enum text_state)state, byte);
+    return to == TEXT_NONE && byte < 0x80 ? TEXT_BEGIN : to;
 }
 
 static void look_below(struct trie *t) {
     struct trie_node *nodes = t->nodes.items;
     t->below = mem_calloc(t->nodes.count, sizeof *t->below);
+    for (uint32_t n = 0; n < nodes[0].end; n++)
+        for (uint32_t i = n + 1; i < nodes[n].end; i = nodes[i].end)
+            nodes[i].text = text_behind(nodes[n].text, nodes[i].byte);
     for (uint32_t n = nodes[0].end; n-- > 0;) {
         struct text_bytes *below = &t->below[n];
         for (uint32_t i = n + 1; i < nodes[n].end; i = nodes[i].end) {
+            bool text = text_step((enum text_state)nodes[n].text, nodes[i].byte) != TEXT_NONE;
             for (size_t k = 0; k < ARRAY_LEN(below->bits); k++)
                 below->bits[k] |= t->below[i].bits[k];
-            text_bytes_add(below, nodes[i].byte);
+            text_bytes_add(below, text ? nodes[i].byte : TEXT_OTHER);
             nodes[n].height = MAX(nodes[n].height, (uint8_t)(nodes[i].height + 1));
         }
-        /* what is no text from the middle of a character may be text from its beginning */
-        text_bytes_drop(below, TEXT_OTHER);
-        if (!is_text_below(t, n, TEXT_BEGIN))
-            text_bytes_add(below, TEXT_OTHER);
     }
+}
+
+/* Calls for each node whose byte and the one in front of it are plain: counts them, or lists them. */
+static void list_pairs(struct trie *t, bool count) {
+    const struct trie_node *nodes = t->nodes.items;
+    for (uint32_t n = 1; n < nodes[0].end; n++)
+        for (uint32_t i = n + 1; i < nodes[n].end; i = nodes[i].end) {
+            if (!vocab_is_plain(nodes[n].byte) || !vocab_is_plain(nodes[i].byte))
+                continue;
+            uint32_t pair = byte_pair(nodes[n].byte, nodes[i].byte);
+            if (count)
+                t->pair_first[pair + 2]++;
+            else
+                t->pair_nodes[t->pair_first[pair + 1]++] = i;
+        }
+}
+
+static void find_pairs(struct trie *t) {
+    t->pair_first = mem_calloc(BYTE_PAIRS + 2, sizeof *t->pair_first);
+    list_pairs(t, true);
+    for (uint32_t p = 2; p < BYTE_PAIRS + 2; p++)
+        t->pair_first[p] += t->pair_first[p - 1];
+    t->pair_nodes = mem_calloc(t->pair_first[BYTE_PAIRS + 1] + 1, sizeof *t->pair_nodes);
+    list_pairs(t, false);
 }
 
 /* entries: all that have bytes. */
@@ -258,6 +276,7 @@ struct vocab *vocab_new(const struct bytes *tokens, uint32_t token_count, const 
     build_class(v, &v->texts, entries, count);
     trie_build(&v->all, entries, count);
     look_below(&v->all);
+    find_pairs(&v->all);
     mem_free(entries);
     read_in_strings(v);
     return v;
@@ -267,6 +286,8 @@ static void trie_release(struct trie *t) {
     vec_release(&t->nodes);
     vec_release(&t->tokens);
     mem_free(t->below);
+    mem_free(t->pair_first);
+    mem_free(t->pair_nodes);
 }
 
 static void class_release(struct token_class *c) {

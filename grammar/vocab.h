@@ -80,12 +80,19 @@ uint32_t text_bytes_count(struct text_bytes b);
 /* All of text. */
 struct text_bytes text_bytes_all(void);
 
+/* Two plain bytes side by side, as a number. */
+enum { BYTE_PAIRS = 96 * 96 };
+static inline uint32_t byte_pair(uint8_t first, uint8_t second) {
+    return (first - 0x20u) * 96 + (second - 0x20u);
+}
+
 /* Nodes in preorder: a node's subtree is [node + 1, end). */
 struct trie_node {
     uint32_t end;
     uint32_t token_first; /* of the tokens that end here; they reach to the next node's first */
     uint8_t byte, depth;  /* depth of the first byte: 1 */
     uint8_t height;       /* bytes below it, of the longest token */
+    uint8_t text;         /* enum text_state behind its byte; begins again behind what is no text */
 };
 struct trie_token {
     uint32_t id;
@@ -94,9 +101,11 @@ struct trie_token {
 struct trie {
     VEC(struct trie_node) nodes; /* node 0: the root, without a byte; one more behind the last */
     VEC(struct trie_token) tokens;
-    struct text_bytes
-        *below; /* [nodes.count - 1]: bytes in a node's subtree, without its own; NULL:
-                                 not known */
+    /* [nodes.count - 1]: bytes in a node's subtree, without its own; TEXT_OTHER among them: that is
+     * not all text. NULL: not known */
+    struct text_bytes *below;
+    uint32_t *pair_first; /* [BYTE_PAIRS + 1]: of the nodes whose byte ends a pair, in pair_nodes */
+    uint32_t *pair_nodes;
 };
 
 /* Tokens that stay inside a string need so many more characters of its length. */

@@ -1,6 +1,7 @@
 /* Masks are what is accepted, token by token; the tables behind them. */
 #include "check.h"
 #include "compile.h"
+#include "grammar/run.h"
 #include "rows.h"
 
 /* Every byte, and texts that begin, end and cross what JSON is made of. */
@@ -109,6 +110,113 @@ TEST(a_mask_asked_for_again_is_the_same) {
     grammar_run_free(&run);
     vocab_free(&v);
     program_release(&p);
+}
+
+/* ---- words that may not come ---- */
+
+/* Every byte, and texts drawn from pieces of words, of characters, and of what ends a string. */
+static struct vocab *word_vocab(struct buf *texts, struct bytes *tokens, uint32_t count) {
+    static const char *const WORDS[] = {"ma",       "ak",
+                                        "ker",      "maker",
+                                        "ad",       "dm",
+                                        "min",      "admin",
+                                        "op",       "per",
+                                        "a",        "e",
+                                        "r",        "n",
+                                        "x",        " ",
+                                        "-",        "%",
+                                        "2f",       "zzzz",
+                                        "\xC3\xA9", "\xC3",
+                                        "\xA9",     "\xE4\xB8\xAD",
+                                        "\xE4\xB8", "\xE2\x80\xA8",
+                                        "\"",       "\\",
+                                        "\n"};
+    size_t ends[1024] = {0};
+    for (uint32_t i = 0; i + 1 < count; i++) {
+        if (i < 256)
+            buf_add_byte(texts, (char)i);
+        for (size_t k = 0; i >= 256 && k < 1 + i % 7; k++)
+            buf_add_str(texts, WORDS[check_random() % ARRAY_LEN(WORDS)]);
+        ends[i + 1] = texts->len;
+    }
+    for (uint32_t i = 0; i + 1 < count; i++)
+        tokens[i] = bytes_of(texts->data + ends[i], ends[i + 1] - ends[i]);
+    uint32_t end = count - 1;
+    return vocab_new(tokens, count, &end, 1);
+}
+
+/* Whether the mask is what the matcher accepts, token by token, behind these. */
+static bool mask_is_exact(struct grammar_run *run, const uint32_t *before, size_t n,
+                          const uint32_t *bits) {
+    struct matcher *at = matcher_new(run), *m = matcher_new(run);
+    bool exact = true;
+    for (size_t i = 0; i < n; i++)
+        exact &= matcher_token(at, before[i]);
+    for (uint32_t id = 0; id < run->vocab->token_count && exact; id++) {
+        m->set = at->set;
+        m->ended = false;
+        exact = allowed(bits, id) == matcher_token(m, id);
+    }
+    matcher_free(&m);
+    matcher_free(&at);
+    return exact;
+}
+
+TEST(masks_beside_words_that_may_not_come) {
+    static const struct {
+        enum grammar_kind kind;
+        const char *source;
+    } CASES[] = {
+        {GRAMMAR_JSON_SCHEMA, "{\"type\":\"string\",\"not\":{\"pattern\":\"maker\"}}"},
+        {GRAMMAR_JSON_SCHEMA,
+         "{\"type\":\"string\",\"oneOf\":[{\"pattern\":\"maker\"},{\"pattern\":"
+         "\"admin\"},{\"pattern\":\"oper\"}]}"},
+        {GRAMMAR_JSON_SCHEMA,
+         "{\"type\":\"string\",\"pattern\":\"^(?!.*(ma|adm))[^x]*$\",\"maxLength\":30}"},
+        {GRAMMAR_JSON_SCHEMA, "{\"type\":\"string\",\"not\":{\"pattern\":\"a.e|x\"}}"},
+        {GRAMMAR_JSON_SCHEMA, "{\"type\":\"string\",\"format\":\"uri\"}"},
+        {GRAMMAR_JSON_SCHEMA, "{\"type\":\"string\",\"not\":{\"pattern\":\"\u00e9a|%[^2]\"}}"},
+        {GRAMMAR_REGEX, "(?!.*(maker|admin)).*"},
+        {GRAMMAR_REGEX, "([^%a]|%2f|a[^d]|ad[^m])*"},
+        {GRAMMAR_REGEX, "(.|\\n){0,40}(maker)?"},
+        {GRAMMAR_JSON_SCHEMA, "{\"type\":\"object\",\"patternProperties\":{\"^(?!.*maker)\":true},"
+                              "\"additionalProperties\":false}"},
+    };
+    enum { COUNT = 900, DEEP = 8 };
+    struct buf texts = {0};
+    struct bytes tokens[COUNT] = {{0}};
+    struct vocab *v = word_vocab(&texts, tokens, COUNT);
+    for (size_t c = 0; c < ARRAY_LEN(CASES); c++) {
+        struct program p;
+        struct error err;
+        if (compile(CASES[c].kind, CASES[c].source, &p, &err)) {
+            check_fail(__FILE__, __LINE__, "%s: %s", CASES[c].source, err.text);
+            continue;
+        }
+        struct grammar_run *run = grammar_run_new(&p, v);
+        for (int walk = 0; walk < 10; walk++) {
+            struct matcher *m = matcher_new(run);
+            uint32_t path[DEEP], bits[(COUNT + 31) / 32], choices[COUNT];
+            for (size_t n = 0; n < DEEP; n++) {
+                size_t count = 0;
+                matcher_mask(m, bits);
+                if (!mask_is_exact(run, path, n, bits))
+                    check_fail(__FILE__, __LINE__, "'%s' after %zu tokens", CASES[c].source, n);
+                for (uint32_t id = 0; id + 1 < COUNT; id++)
+                    if (allowed(bits, id) && !memchr(tokens[id].data, n ? '"' : 0, tokens[id].len))
+                        choices[count++] = id;
+                if (!count)
+                    break;
+                path[n] = choices[check_random() % count];
+                EXPECT(matcher_token(m, path[n]));
+            }
+            matcher_free(&m);
+        }
+        grammar_run_free(&run);
+        program_release(&p);
+    }
+    vocab_free(&v);
+    buf_release(&texts);
 }
 
 /* ---- many alternatives ---- */
