@@ -177,30 +177,7 @@ static bool join(struct schema *s, struct dfa *have, bool *any, struct dfa *more
     return true;
 }
 
-static bool add_pattern(struct schema *s, const char *keyword, struct bytes pattern, bool whole,
-                        struct dfa *have, bool *any) {
-    struct dfa d;
-    struct error err;
-    int rc = regex_to_dfa(s->b, pattern, whole, &d, &err);
-    if (rc) {
-        schema_fail(s, rc, "keyword \"%s\": %s", keyword, err.text);
-        return false;
-    }
-    return join(s, have, any, &d);
-}
-
-static bool add_format(struct schema *s, size_t format, struct dfa *have, bool *any) {
-    struct dfa d;
-    struct error err;
-    int rc = format_dfa(s->b, format, &d, &err);
-    if (rc) {
-        schema_fail(s, rc, "keyword \"format\": %s", err.text);
-        return false;
-    }
-    return join(s, have, any, &d);
-}
-
-/* All strings but those of an automaton (made by schema_negate). */
+/* All strings but those of an automaton, which is taken. */
 static bool add_without(struct schema *s, struct dfa *out, struct dfa *have, bool *any) {
     struct dfa all, rest;
     struct error err;
@@ -229,16 +206,32 @@ bool schema_format_known(struct schema *s, uint32_t format) {
     return find_format(s, format) < ARRAY_LEN(FORMATS);
 }
 
-/* All strings but those of a format (made by schema_negate). */
-static bool add_not_format(struct schema *s, size_t format, struct dfa *have, bool *any) {
+/* not (which schema_negate made): all strings that are none of the pattern's. */
+static bool add_pattern(struct schema *s, const char *keyword, struct bytes pattern, bool whole,
+                        bool not, struct dfa *have, bool *any) {
     struct dfa d;
     struct error err;
+    int rc = regex_to_dfa(s->b, pattern, whole, &d, &err);
+    if (rc) {
+        schema_fail(s, rc, "keyword \"%s\": %s", keyword, err.text);
+        return false;
+    }
+    return not ? add_without(s, &d, have, any) : join(s, have, any, &d);
+}
+
+/* The same of a format; one that is not known says nothing. */
+static bool add_format(struct schema *s, uint32_t name, bool not, struct dfa *have, bool *any) {
+    size_t format = find_format(s, name);
+    struct dfa d;
+    struct error err;
+    if (format == ARRAY_LEN(FORMATS))
+        return true;
     int rc = format_dfa(s->b, format, &d, &err);
     if (rc) {
         schema_fail(s, rc, "keyword \"format\": %s", err.text);
         return false;
     }
-    return add_without(s, &d, have, any);
+    return not ? add_without(s, &d, have, any) : join(s, have, any, &d);
 }
 
 static bool add_not_enum(struct schema *s, uint32_t list, struct dfa *have, bool *any) {
@@ -272,34 +265,25 @@ static bool add_content(struct schema *s, uint32_t node, struct dfa *have, bool 
         return false;
     }
     if (base64)
-        return add_pattern(s, "contentEncoding", bytes_str(BASE64), true, have, any);
+        return add_pattern(s, "contentEncoding", bytes_str(BASE64), true, false, have, any);
     if (json && !encoding)
-        return add_pattern(s, "contentMediaType", bytes_str(JSON_TEXT), true, have, any);
+        return add_pattern(s, "contentMediaType", bytes_str(JSON_TEXT), true, false, have, any);
     return true;
 }
 
 static bool add_member(struct schema *s, uint32_t node, struct dfa *have, bool *any) {
     uint32_t pattern = tree_get(&s->t, node, "pattern");
-    uint32_t format = s->annotates ? 0 : tree_get(&s->t, node, "format");
     uint32_t other = tree_get(&s->t, node, KEY_NOT_PATTERN);
     bool ok = true;
     if (pattern && tree_kind(&s->t, pattern) == TREE_STRING)
-        ok = add_pattern(s, "pattern", tree_text(&s->t, pattern), false, have, any);
-    if (ok && format && schema_format_known(s, format))
-        ok = add_format(s, find_format(s, format), have, any);
-    format = tree_get(&s->t, node, KEY_NOT_FORMAT);
-    if (ok && format)
-        ok = add_not_format(s, find_format(s, format), have, any);
-    ok = ok && (s->annotates || add_content(s, node, have, any));
-    if (ok && other) {
-        struct dfa d;
-        struct error err;
-        int rc = regex_to_dfa(s->b, tree_text(&s->t, other), false, &d, &err);
-        if (rc)
-            schema_fail(s, rc, "keyword \"pattern\": %s", err.text);
-        ok = !rc && add_without(s, &d, have, any);
-    }
-    return ok && add_not_enum(s, tree_get(&s->t, node, KEY_NOT_ENUM), have, any);
+        ok = add_pattern(s, "pattern", tree_text(&s->t, pattern), false, false, have, any);
+    if (other)
+        ok = ok && add_pattern(s, "pattern", tree_text(&s->t, other), false, true, have, any);
+    if (!s->annotates)
+        ok = ok && add_format(s, tree_get(&s->t, node, "format"), false, have, any) &&
+             add_content(s, node, have, any);
+    return ok && add_format(s, tree_get(&s->t, node, KEY_NOT_FORMAT), true, have, any) &&
+           add_not_enum(s, tree_get(&s->t, node, KEY_NOT_ENUM), have, any);
 }
 
 static void length_bounds(struct schema *s, const conjunction *c, uint32_t *min, uint32_t *max) {
