@@ -127,7 +127,8 @@ static void write_accepts(struct json_writer *w, const struct question *q,
 
 static int answer(void *ctx, struct bytes line, struct buf *out, struct error *ignored) {
     const struct grammar_settings *s = ctx;
-    struct question q = {.source = {.ordered = s->ordered, .compact = s->compact}};
+    struct question q = {
+        .source = {.ordered = s->ordered, .compact = s->compact, .may_refuse_all = true}};
     struct program program = {0};
     struct json_writer w;
     struct error err;

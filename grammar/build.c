@@ -25,6 +25,7 @@ void builder_init(struct builder *b, const struct grammar_limits *limits) {
 
 static void object_rules_release(struct object_rules *o) {
     vec_release(&o->values);
+    vec_release(&o->somes);
     dfa_release(&o->keys);
     for (uint32_t i = 0; o->needs && i < o->property_count; i++)
         mem_free(o->needs[i]);

@@ -47,6 +47,12 @@ typedef VEC(struct code_range) code_range_vec;
 /* All code points that are in none of the ranges, in order. */
 void code_ranges_complement(code_range_vec *v);
 
+/* A value that may stand behind a label, by a rule of its own, with which members are there that an
+ * object needs (a bit of object_rules.some each). */
+struct object_some {
+    uint32_t label, rule, set;
+};
+
 /* How a JSON object may be filled. Labels below property_count are properties, each allowed once;
  * the others may come any number of times. */
 struct object_rules {
@@ -58,6 +64,8 @@ struct object_rules {
     uint32_t count_min;   /* members */
     uint32_t count_max;   /* REPEAT_NO_END: any number */
     bool ordered;         /* properties come in the order of their labels, others last */
+    uint32_t some;        /* one member or more of each of these kinds must come; no count_max */
+    VEC(struct object_some) somes;
 };
 
 struct grammar_limits {
@@ -81,6 +89,7 @@ struct builder {
     struct grammar_limits limits;
     bool loose_space;    /* JSON may hold white space between tokens */
     bool plain;          /* grammar.h */
+    bool may_refuse_all; /* grammar.h */
     uint32_t space;      /* the expression of that white space; made when first asked for */
     uint32_t any_json;   /* the rule of any JSON value; FA_NONE until asked for */
     uint32_t any_string; /* the expression of a string in it; 0: any */

@@ -32,6 +32,7 @@ int grammar_compile(const struct grammar_source *source, const struct grammar_li
     builder_init(&b, limits ? limits : &standard);
     b.loose_space = !source->compact;
     b.plain = source->plain;
+    b.may_refuse_all = source->may_refuse_all && source->kind == GRAMMAR_JSON_SCHEMA;
     switch (source->kind) {
     case GRAMMAR_JSON_SCHEMA: rule = schema_to_rule(&b, text, source->ordered, err); break;
     case GRAMMAR_REGEX: rule = regex_rule(&b, text, err); break;

@@ -25,6 +25,9 @@ struct grammar_source {
      * ever: one space at most, in objects behind ':' and ',' alone; integers without fraction or
      * exponent; 19 digits, 17 behind the point and two of an exponent, where bounds allow that */
     bool plain;
+    /* of schemas: one that accepts nothing, such as false, is compiled as well; else it is an error,
+     * since nothing can be generated */
+    bool may_refuse_all;
 };
 
 /* limits NULL: grammar_limits_default. 0, or an error in the words of the source: ERR_INVALID (not

@@ -101,7 +101,10 @@ static bool expr_productive(const struct compiler *c, uint32_t e) {
         for (uint32_t i = 0; o->required && i < o->property_count; i++)
             if ((o->required[i / 64] >> i % 64 & 1) && !c->productive[o->values.items[i]])
                 return false;
-        return true;
+        uint32_t some = 0;
+        for (size_t i = 0; i < o->somes.count; i++)
+            some |= c->productive[o->somes.items[i].rule] ? o->somes.items[i].set : 0;
+        return !(o->some & ~some);
     }
     case EXPR_CONCAT:
         for (uint32_t i = 0; i < x.b; i++)
@@ -128,9 +131,13 @@ static void add_uses(const struct compiler *c, uint32_t e, struct nfa *uses, uin
     else if (x.kind == EXPR_CONCAT || x.kind == EXPR_ALT)
         for (uint32_t i = 0; i < x.b; i++)
             add_uses(c, b->kids.items[x.a + i], uses, rule);
-    else if (x.kind == EXPR_OBJECT)
-        for (uint32_t i = 0; i < b->objects.items[x.a].values.count; i++)
-            nfa_free_edge(uses, b->objects.items[x.a].values.items[i], rule);
+    else if (x.kind == EXPR_OBJECT) {
+        const struct object_rules *o = &b->objects.items[x.a];
+        for (size_t i = 0; i < o->values.count; i++)
+            nfa_free_edge(uses, o->values.items[i], rule);
+        for (size_t i = 0; i < o->somes.count; i++)
+            nfa_free_edge(uses, o->somes.items[i].rule, rule);
+    }
 }
 
 /* The least set of rules for which `holds` of their expressions, given the set. */
@@ -693,14 +700,25 @@ static uint32_t add_object(struct program *p, const struct object_rules *o) {
                                                    .count_max = o->count_max,
                                                    .required = required,
                                                    .needs = needs,
+                                                   .some = o->some,
                                                    .ordered = o->ordered,
                                                    .open = o->values.count > o->property_count}));
     return (uint32_t)p->objects.count - 1;
 }
 
+/* Adds to the state made last the values that may stand behind a label. */
+static void call_values(struct compiler *c, const struct object_rules *o, uint32_t label,
+                        uint32_t noted, uint32_t next) {
+    state_action(c->p, ACT_CALL, o->values.items[label], 0, next);
+    for (uint32_t i = 0; i < o->somes.count; i++)
+        if (o->somes.items[i].label == label && c->productive[o->somes.items[i].rule])
+            state_action(c->p, ACT_CALL, o->somes.items[i].rule, 0, noted + i);
+}
+
 /* start: '{' -> begin -> first: space* (end) -> close: '}' | (more) -> quote: '"' -> key ...
  * -> after the key, one chain a rule of values: (key) space* ':' space* (call) -> next: space*
  * (end) | (more) -> comma: ',' -> behind: space* '"' -> key
+ * A value that is noted leads to a state of its own in front of next.
  * With `plain` one space may come behind ':' and ',', to a state like the one where it comes. */
 static int compile_object(struct compiler *c, uint32_t index) {
     struct program *p = c->p;
@@ -775,6 +793,7 @@ static int compile_object(struct compiler *c, uint32_t index) {
         if (!closed)
             state_edge(p, '"', '"', tail + width * s->label);
     }
+    uint32_t noted = tail + width * (uint32_t)o->values.count; /* behind a member that is needed */
     for (uint32_t label = 0; label < o->values.count; label++) {
         uint32_t colon = tail + width * label + 1, value = colon + 1;
         (void)new_state(p);
@@ -786,10 +805,14 @@ static int compile_object(struct compiler *c, uint32_t index) {
         state_space(c, value);
         if (one) {
             state_edge(p, ' ', ' ', value + 1);
-            state_action(p, ACT_CALL, o->values.items[label], 0, next);
+            call_values(c, o, label, noted, next);
             (void)new_state(p);
         }
-        state_action(p, ACT_CALL, o->values.items[label], 0, next);
+        call_values(c, o, label, noted, next);
+    }
+    for (size_t i = 0; i < o->somes.count; i++) {
+        (void)new_state(p);
+        state_action(p, ACT_OBJECT_SOME, o->somes.items[i].set, 0, next);
     }
     mem_free(reach);
     dfa_release(&keys);
@@ -826,6 +849,12 @@ static int compile(struct compiler *c, uint32_t root) {
     uint32_t rules = (uint32_t)c->b->rules.count;
     find_sets(c);
     int rc = refuse_left_recursion(c);
+    if (!rc && c->b->may_refuse_all &&
+        c->b->exprs.items[c->b->rules.items[root]].kind == EXPR_NEVER) {
+        compile_string(c);
+        c->p->start = new_state(c->p);
+        return 0;
+    }
     if (!rc && !c->productive[root])
         rc = error_set(c->err, ERR_INVALID, "no text satisfies the grammar or schema");
     for (uint32_t r = 0; r < rules && !rc; r++)

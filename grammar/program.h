@@ -23,6 +23,7 @@ enum action_kind {
     ACT_OBJECT_BEGIN, /* pushes object a, empty */
     ACT_OBJECT_MORE,  /* passes when one more member may come */
     ACT_OBJECT_KEY,   /* the key was of label b: passes when it may come, and notes it */
+    ACT_OBJECT_SOME,  /* notes the set a of kinds of members that are needed */
     ACT_OBJECT_END,   /* drops the object when it may end */
 };
 
@@ -58,6 +59,7 @@ struct object_program {
     uint32_t required;  /* index in program.words */
     uint32_t needs;     /* index in program.words of property_count sets, or FA_NONE */
     uint32_t key;       /* the state where a key begins, behind its quote */
+    uint32_t some;      /* kinds of members that are needed */
     bool ordered, open; /* open: there are labels that are no properties */
 };
 

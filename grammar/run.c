@@ -221,7 +221,7 @@ static bool object_may_end(struct grammar_run *run, const struct frame *f) {
     for (uint32_t w = 0; w < o->word_count; w++)
         if (run->scratch.items[w])
             return false;
-    return f->n >= o->count_min;
+    return f->n >= o->count_min && !(o->some & ~f->some);
 }
 
 /* The frame with one more member of this label, or FA_NONE. */
@@ -344,6 +344,13 @@ static void take_action(struct grammar_run *run, struct thread t, const struct a
         uint32_t frame = object_with(run, top, a->a);
         if (frame != FA_NONE)
             push_thread(run, a->to, frame);
+        break;
+    }
+    case ACT_OBJECT_SOME: {
+        CHECK(top.kind == FRAME_OBJECT);
+        struct frame frame = top;
+        frame.some |= a->a;
+        push_thread(run, a->to, frame_of(run, frame));
         break;
     }
     case ACT_OBJECT_END:

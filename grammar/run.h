@@ -16,6 +16,7 @@ struct frame {
     uint32_t a;      /* RETURN: state; OBJECT: object */
     uint32_t n;      /* COUNT, OBJECT: how many so far */
     uint32_t bits;   /* OBJECT: the set of properties that were there */
+    uint32_t some;   /* OBJECT: the kinds of needed members that were there */
 };
 
 struct thread {

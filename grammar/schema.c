@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SCHEMA_DEPTH_MAX = 200, MEMOS_MAX = 20000, ONE_OF_MAX = 100 };
+enum { SCHEMA_DEPTH_MAX = 200, MEMOS_MAX = 20000, ONE_OF_MAX = 100, SETS_OF_MAX = 5 };
 
 uint32_t schema_fail(struct schema *s, int code, const char *fmt, ...) {
     char text[ERROR_TEXT_MAX];
@@ -15,6 +15,49 @@ uint32_t schema_fail(struct schema *s, int code, const char *fmt, ...) {
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
     return builder_fail(s->b, code, "%s", text);
+}
+
+/* Appends the steps from a node of the document to another; false: they do not lie in each other. */
+static bool add_place(struct schema *s, uint32_t from, uint32_t to, uint32_t depth,
+                      struct buf *out) {
+    enum { PLACE_DEPTH_MAX = 200 };
+    size_t len = out->len, at = 0;
+    if (from == to)
+        return true;
+    for (uint32_t k = tree_first(&s->t, from); k && depth < PLACE_DEPTH_MAX;
+         k = tree_next(&s->t, k), at++) {
+        buf_add_byte(out, '/');
+        if (tree_kind(&s->t, from) == TREE_ARRAY)
+            buf_add_u64(out, at);
+        else
+            buf_add_bytes(out, tree_key(&s->t, k));
+        if (add_place(s, k, to, depth + 1, out))
+            return true;
+        out->len = len;
+    }
+    return false;
+}
+
+uint32_t schema_refuse(struct schema *s, uint32_t keyword, const char *what, bool stuck) {
+    struct bytes key = tree_key(&s->t, keyword), other = {0};
+    struct buf text = {0};
+    if (s->b->failed)
+        return 0;
+    buf_addf(&text, "keyword \"%.*s\"", (int)MIN(key.len, (size_t)100), (const char *)key.data);
+    size_t len = text.len;
+    buf_add_str(&text, " at #");
+    if (!add_place(s, s->root, keyword, 0, &text))
+        text.len = len;
+    text.len = MIN(text.len, (size_t)300);
+    buf_addf(&text, ": %s", what);
+    if (stuck && s->stuck)
+        other = tree_key(&s->t, s->stuck);
+    if (other.len && other.data[0] != 0xff)
+        buf_addf(&text, " (because of \"%.*s\")", (int)MIN(other.len, (size_t)100),
+                 (const char *)other.data);
+    schema_fail(s, ERR_UNSUPPORTED, "%s", buf_text(&text));
+    buf_release(&text);
+    return 0;
 }
 
 void conjunction_add(conjunction *c, uint32_t node, uint32_t done) {
@@ -56,8 +99,7 @@ static uint32_t rewrite_if(struct schema *s, uint32_t node) {
         return 0;
     uint32_t negated = schema_negate(s, condition, 0);
     if (!negated)
-        return schema_fail(s, ERR_UNSUPPORTED,
-                           "keyword \"if\": its schema cannot be turned around");
+        return schema_refuse(s, condition, "its schema cannot be turned around", true);
     uint32_t either, both, neither;
     uint32_t out = new_list(s, "anyOf", &either); /* of which one holds */
     tree_add(&s->t, out, KEY_SILENT, tree_new(&s->t, TREE_TRUE));
@@ -188,8 +230,7 @@ static bool gather(struct schema *s, conjunction *c) {
         if (not ) {
             uint32_t negated = schema_negate(s, not, 0);
             if (!negated) {
-                schema_fail(s, ERR_UNSUPPORTED,
-                            "keyword \"not\": its schema cannot be turned around");
+                schema_refuse(s, not, "its schema cannot be turned around", true);
                 return false;
             }
             conjunction_add(c, negated, 0);
@@ -230,6 +271,34 @@ static uint32_t any_of(struct schema *s, const conjunction *c, size_t i, uint32_
     return e;
 }
 
+/* Which branches hold is told, since what they evaluate counts: each set of them, the others turned
+ * around. */
+static uint32_t any_of_told(struct schema *s, const conjunction *c, size_t i, uint32_t list) {
+    uint32_t yes[SETS_OF_MAX], no[SETS_OF_MAX], count = 0;
+    VEC(uint32_t) terms = {0};
+    for (uint32_t k = tree_first(&s->t, list); k; k = tree_next(&s->t, k), count++) {
+        if (count < SETS_OF_MAX) {
+            yes[count] = k;
+            no[count] = schema_negate(s, k, 0);
+        }
+        if (count == SETS_OF_MAX || !no[count])
+            return schema_refuse(s, list,
+                                 "beside \"unevaluated...\" it has too many branches, or one that "
+                                 "cannot be turned around",
+                                 true);
+    }
+    for (uint32_t set = 1; set < 1u << count && !s->b->failed; set++) {
+        uint32_t branches[SETS_OF_MAX];
+        for (uint32_t k = 0; k < count; k++)
+            branches[k] = set >> k & 1 ? yes[k] : no[k];
+        uint32_t e = with_branch(s, c, i, DONE_ANY, branches, count);
+        vec_push(&terms, e);
+    }
+    uint32_t e = expr_alt(s->b, terms.items, terms.count);
+    vec_release(&terms);
+    return e;
+}
+
 static bool is_never(struct schema *s, uint32_t e) {
     return s->b->exprs.items[e].kind == EXPR_NEVER;
 }
@@ -256,8 +325,9 @@ static uint32_t one_of(struct schema *s, const conjunction *c, size_t i, uint32_
                 continue;
             uint32_t negated = s->b->failed ? 0 : schema_negate(s, branches[b], 0);
             if (!negated)
-                schema_fail(s, ERR_UNSUPPORTED,
-                            "keyword \"oneOf\": two branches may hold for one value");
+                schema_refuse(
+                    s, list, "two branches may hold for one value, and one cannot be turned around",
+                    true);
             vec_push(&apart, negated);
         }
         uint32_t e = s->b->failed ? 0 : with_branch(s, c, i, DONE_ONE, apart.items, apart.count);
@@ -275,10 +345,11 @@ uint32_t schema_types(struct schema *s, uint32_t node) {
     static const struct {
         const char *name;
         uint32_t types;
-    } NAMES[] = {{"null", TYPE_NULL},       {"boolean", TYPE_BOOL},
-                 {"integer", TYPE_INTEGER}, {"number", TYPE_INTEGER | TYPE_FRACTION},
-                 {"string", TYPE_STRING},   {"array", TYPE_ARRAY},
-                 {"object", TYPE_OBJECT},   {"any", TYPE_ANY}};
+    } NAMES[] = {{"null", TYPE_NULL},           {"boolean", TYPE_BOOL},
+                 {"integer", TYPE_INTEGER},     {"number", TYPE_INTEGER | TYPE_FRACTION},
+                 {"string", TYPE_STRING},       {"array", TYPE_ARRAY},
+                 {"object", TYPE_OBJECT},       {"any", TYPE_ANY},
+                 {NAME_FRACTION, TYPE_FRACTION}};
     uint32_t types = 0;
     if (tree_kind(&s->t, node) == TREE_ARRAY) {
         for (uint32_t k = tree_first(&s->t, node); k; k = tree_next(&s->t, k))
@@ -447,7 +518,7 @@ static uint32_t leaf(struct schema *s, const conjunction *c) {
         }
     }
     if (types & (TYPE_INTEGER | TYPE_FRACTION))
-        terms[count++] = leaf_number(s, c, !(types & TYPE_FRACTION));
+        terms[count++] = leaf_number(s, c, types & (TYPE_INTEGER | TYPE_FRACTION));
     if (types & TYPE_STRING)
         terms[count++] = leaf_string(s, c);
     if (types & TYPE_ARRAY)
@@ -503,13 +574,6 @@ static bool find_unevaluated(struct schema *s, const conjunction *c, bool alone)
         }
         found = node;
     }
-    /* which branches of an anyOf hold is not told, so what they evaluate together is not known */
-    for (size_t i = 0; i < c->count && found; i++)
-        if (tree_get(&s->t, c->items[i].node, "anyOf") &&
-            !tree_get(&s->t, c->items[i].node, KEY_SILENT)) {
-            schema_fail(s, ERR_UNSUPPORTED, "keyword \"unevaluated...\" beside \"anyOf\"");
-            return false;
-        }
     s->unevaluated = found;
     return true;
 }
@@ -517,8 +581,9 @@ static bool find_unevaluated(struct schema *s, const conjunction *c, bool alone)
 static uint32_t expand_gathered(struct schema *s, conjunction *c) {
     for (size_t i = 0; i < c->count; i++) {
         uint32_t list = keyword_of(s, &c->items[i], DONE_ANY, "anyOf");
+        bool told = list && s->unevaluated && !tree_get(&s->t, c->items[i].node, KEY_SILENT);
         if (list)
-            return any_of(s, c, i, list);
+            return told ? any_of_told(s, c, i, list) : any_of(s, c, i, list);
         list = keyword_of(s, &c->items[i], DONE_ONE, "oneOf");
         if (list)
             return one_of(s, c, i, list);

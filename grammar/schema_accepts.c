@@ -112,12 +112,38 @@ static bool member_holds(const struct check *c, uint32_t child, size_t at) {
     return !names || child_holds(c, names, tree_new_string(t, key));
 }
 
+/* KEY_SOME of one member. */
+static bool is_needed(const struct check *c, uint32_t what, uint32_t child) {
+    struct tree *t = &c->s->t;
+    struct bytes key = tree_key(t, child);
+    uint32_t match = tree_get(t, what, "match"), keys = tree_get(t, what, "keys");
+    if (match)
+        return schema_key_matches(c->s, tree_first(t, match), key) &&
+               child_holds(c, tree_first(t, match), child);
+    if (keys)
+        return !child_holds(c, keys, tree_new_string(t, key));
+    if (tree_find(t, tree_get(t, what, "properties"), key))
+        return false;
+    for (uint32_t k = tree_first(t, tree_get(t, what, "patternProperties")); k; k = tree_next(t, k))
+        if (schema_key_matches(c->s, k, key))
+            return false;
+    return child_holds(c, tree_get(t, what, "value"), child);
+}
+
+static bool has_needed(const struct check *c) {
+    uint32_t what = keyword(c, KEY_SOME);
+    bool found = !what;
+    for (uint32_t v = tree_first(&c->s->t, c->value); v && !found; v = tree_next(&c->s->t, v))
+        found = is_needed(c, what, v);
+    return found;
+}
+
 static bool object_holds(const struct check *c) {
     struct tree *t = &c->s->t;
     uint32_t bound, count = tree_count(t, c->value);
     if ((tree_uint(t, keyword(c, "minProperties"), &bound) && count < bound) ||
         (tree_uint(t, keyword(c, "maxProperties"), &bound) && count > bound) ||
-        !has_all(c, keyword(c, "required")) || !dependents_hold(c))
+        !has_all(c, keyword(c, "required")) || !dependents_hold(c) || !has_needed(c))
         return false;
     size_t at = 0;
     for (uint32_t v = tree_first(t, c->value); v; v = tree_next(t, v))

@@ -258,8 +258,9 @@ static bool name_is_plain(const struct arguments_form *f, struct bytes name) {
 
 /* All names, those of "properties" first; false, with an error: they are not all there is. */
 static bool gather(struct schema *s, const conjunction *c, argument_vec *out) {
-    static const char *const REFUSED[] = {"patternProperties", "propertyNames", "dependentRequired",
-                                          "dependencies",      "minProperties", "maxProperties"};
+    static const char *const REFUSED[] = {
+        "patternProperties", "propertyNames", "dependentRequired", "dependencies", "minProperties",
+        "maxProperties",     KEY_SOME};
     struct tree *t = &s->t;
     for (size_t i = 0; i < c->count; i++) {
         uint32_t list = tree_get(t, c->items[i].node, "properties");
@@ -275,7 +276,7 @@ static bool gather(struct schema *s, const conjunction *c, argument_vec *out) {
             if (tree_get(t, c->items[i].node, REFUSED[r])) {
                 schema_fail(s, ERR_UNSUPPORTED,
                             "keyword \"%s\" in the notation in which this model writes arguments",
-                            REFUSED[r]);
+                            REFUSED[r][0] == '\xff' ? "not" : REFUSED[r]);
                 return false;
             }
     }

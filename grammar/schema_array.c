@@ -4,6 +4,7 @@
 #include "grammar/schema_internal.h"
 
 enum { PREFIX_MAX = 1000, UNIQUE_MAX = 10, COUNTED_MAX = 4096 };
+#define UNIQUE_TEXT "10"
 
 struct array_rules {
     uint32_t min, max;
@@ -166,11 +167,14 @@ static uint32_t items_counted(struct schema *s, const conjunction *c, const stru
     return ended[0] ? expr_never(b) : expr_rule(b, rules[0]);
 }
 
-static bool is_unique(struct schema *s, const conjunction *c) {
-    for (size_t i = 0; i < c->count; i++)
-        if (tree_kind(&s->t, tree_get(&s->t, c->items[i].node, "uniqueItems")) == TREE_TRUE)
-            return true;
-    return false;
+/* The keyword where it asks for something, or 0. */
+static uint32_t unique_of(struct schema *s, const conjunction *c) {
+    for (size_t i = 0; i < c->count; i++) {
+        uint32_t k = tree_get(&s->t, c->items[i].node, "uniqueItems");
+        if (k && tree_kind(&s->t, k) == TREE_TRUE)
+            return k;
+    }
+    return 0;
 }
 
 /* Different values, each of a list once: what may follow depends on the set of those that came. */
@@ -191,9 +195,8 @@ static uint32_t items_unique(struct schema *s, const conjunction *c, const struc
         texts[v] = schema_enum(s, &item, &values[v], 1);
     vec_release(&item);
     if (!known)
-        return schema_fail(s, ERR_UNSUPPORTED,
-                           "keyword \"uniqueItems\" of items other than at most %d listed values",
-                           UNIQUE_MAX);
+        return schema_refuse(s, unique_of(s, c),
+                             "of items other than at most " UNIQUE_TEXT " listed values", false);
     if (r->min > count)
         return expr_never(b);
     uint32_t space = expr_space(b);
@@ -227,7 +230,7 @@ uint32_t leaf_array(struct schema *s, const conjunction *c) {
         return expr_never(b);
     if (r.prefix > PREFIX_MAX)
         return schema_fail(s, ERR_LIMIT, "an array has more than %d places", PREFIX_MAX);
-    bool unique = is_unique(s, c) && r.max > 1, evaluates = false;
+    bool unique = unique_of(s, c) && r.max > 1, evaluates = false;
     for (size_t i = 0; i < c->count && s->unevaluated; i++)
         evaluates |= tree_get(&s->t, s->unevaluated, "unevaluatedItems") &&
                      tree_get(&s->t, c->items[i].node, "contains");

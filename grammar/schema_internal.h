@@ -49,6 +49,22 @@ enum {
     "\xff"                                                                                         \
     "not-format"
 
+#define KEY_NOT_MULTIPLE                                                                           \
+    "\xff"                                                                                         \
+    "not-multiple"
+
+/* Of an object: a member must be there of which this holds. With "match" its key matches the pattern
+ * and its value the pattern's schema. With "keys" that schema refuses its key. Else its key is none of
+ * "properties", matches none of "patternProperties", and its value satisfies "value". */
+#define KEY_SOME                                                                                   \
+    "\xff"                                                                                         \
+    "some"
+
+/* A type of ours: numbers that are no integers. */
+#define NAME_FRACTION                                                                              \
+    "\xff"                                                                                         \
+    "fraction"
+
 /* In an object that schema_negate made: what it names counts as evaluated by nobody. */
 #define KEY_SILENT                                                                                 \
     "\xff"                                                                                         \
@@ -122,6 +138,7 @@ struct schema {
     VEC(struct schema_anchor) anchors;
     VEC(uint32_t) bases;     /* by node of the document: 1 + its resource; 0: not known */
     VEC(uint32_t) negations; /* by node: what schema_negate made of it; FA_NONE: not yet */
+    uint32_t stuck;          /* the first keyword that schema_negate could not turn around, or 0 */
     VEC(struct schema_memo) memos;
     VEC(struct member) memo_members;
     uint32_t buckets[1024]; /* 1 + a memo, by the first member */
@@ -139,6 +156,9 @@ struct schema {
 
 /* Records the first error; returns EXPR_NEVER's number. */
 uint32_t schema_fail(struct schema *s, int code, const char *fmt, ...) PRINTF_LIKE(3, 4);
+/* The same about a keyword (its node), which is named with its place in the document. what: of the
+ * sentence, behind the keyword; stuck: the keyword that cannot be turned around is named, too. */
+uint32_t schema_refuse(struct schema *s, uint32_t keyword, const char *what, bool stuck);
 /* The expression of values that satisfy all members. Takes what c owns. */
 uint32_t schema_all(struct schema *s, conjunction *c);
 /* Adds a schema to a conjunction, unless it is there. */
@@ -161,8 +181,8 @@ uint32_t schema_types(struct schema *s, uint32_t node);
 MUST_CHECK bool schema_listed(struct schema *s, const conjunction *c, uint32_t *out, size_t most,
                               size_t *count);
 /* Leaves: the expression of values of one type that satisfy the members' keywords. Of numbers;
- * whole: integers only. */
-uint32_t leaf_number(struct schema *s, const conjunction *c, bool whole);
+ * types: TYPE_INTEGER, TYPE_FRACTION or both. */
+uint32_t leaf_number(struct schema *s, const conjunction *c, uint32_t types);
 /* Of strings, with their quotes. */
 uint32_t leaf_string(struct schema *s, const conjunction *c);
 /* An array's schemas by place, and the schema of all items behind them, of any draft; 0: none. */

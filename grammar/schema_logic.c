@@ -78,13 +78,15 @@ static uint32_t negate_type(struct schema *s, uint32_t type) {
                  {"array", TYPE_ARRAY},
                  {"object", TYPE_OBJECT}};
     uint32_t types = schema_types(s, type), list = tree_new(&s->t, TREE_ARRAY);
-    if ((types & TYPE_INTEGER) && !(types & TYPE_FRACTION))
-        return 0; /* fractions alone have no name */
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
         if (!(types & NAMES[i].types))
             tree_add(&s->t, list, NULL, tree_new_string(&s->t, bytes_str(NAMES[i].name)));
-    if (!(types & TYPE_FRACTION))
-        tree_add(&s->t, list, NULL, tree_new_string(&s->t, bytes_str("number")));
+    const char *numbers = !(types & (TYPE_INTEGER | TYPE_FRACTION)) ? "number"
+                          : !(types & TYPE_FRACTION)                ? NAME_FRACTION
+                          : !(types & TYPE_INTEGER)                 ? "integer"
+                                                                    : NULL;
+    if (numbers)
+        tree_add(&s->t, list, NULL, tree_new_string(&s->t, bytes_str(numbers)));
     return tree_count(&s->t, list) ? object_with_key(s, NULL, "type", list)
                                    : tree_new(&s->t, TREE_FALSE);
 }
@@ -143,6 +145,108 @@ static bool negate_one_of(struct schema *s, uint32_t list, uint32_t either, uint
     return true;
 }
 
+/* One place has an item that its schema refuses. */
+static bool negate_places(struct schema *s, uint32_t places, uint32_t either, uint32_t depth) {
+    struct tree *t = &s->t;
+    uint32_t at = 0;
+    for (uint32_t p = tree_first(t, places); p; p = tree_next(t, p), at++) {
+        uint32_t no = schema_negate(s, p, depth + 1), list = tree_new(t, TREE_ARRAY);
+        if (!no)
+            return false;
+        for (uint32_t i = 0; i < at; i++)
+            tree_add(t, list, NULL, tree_new(t, TREE_TRUE));
+        tree_add(t, list, NULL, no);
+        uint32_t out = object_with_key(s, "array", "prefixItems", list);
+        tree_add(t, out, "minItems", tree_new_uint(t, at + 1));
+        tree_add(t, either, NULL, out);
+    }
+    return true;
+}
+
+/* Fewer items than are asked for satisfy the schema, or more. */
+static bool negate_contains(struct schema *s, uint32_t node, uint32_t k, uint32_t either,
+                            uint32_t depth) {
+    struct tree *t = &s->t;
+    uint32_t least = 1, most = UINT32_MAX, no = schema_negate(s, k, depth + 1);
+    uint32_t min = tree_get(t, node, "minContains"), max = tree_get(t, node, "maxContains");
+    if (!no || (min && !tree_uint(t, min, &least)) || (max && !tree_uint(t, max, &most)))
+        return false;
+    if (least == 1)
+        tree_add(t, either, NULL, object_with_key(s, "array", "items", no));
+    if (least > 1) {
+        uint32_t few = object_with_key(s, "array", "contains", k);
+        tree_add(t, few, "minContains", tree_new_uint(t, 0));
+        tree_add(t, few, "maxContains", tree_new_uint(t, least - 1));
+        tree_add(t, either, NULL, few);
+    }
+    if (most < UINT32_MAX) {
+        uint32_t many = object_with_key(s, "array", "contains", k);
+        tree_add(t, many, "minContains", tree_new_uint(t, most + 1));
+        tree_add(t, either, NULL, many);
+    }
+    return true;
+}
+
+/* The member is there, and what it asks for is refused. */
+static bool negate_dependent(struct schema *s, uint32_t dependent, uint32_t either,
+                             uint32_t depth) {
+    struct tree *t = &s->t;
+    struct bytes name = tree_key(t, dependent);
+    if (tree_kind(t, dependent) == TREE_ARRAY) {
+        for (uint32_t n = tree_first(t, dependent); n; n = tree_next(t, n))
+            tree_add(t, either, NULL, one_without_other(s, name, tree_text(t, n)));
+        return true;
+    }
+    uint32_t no = schema_negate(s, dependent, depth + 1), names = tree_new(t, TREE_ARRAY);
+    if (!no)
+        return false;
+    tree_add(t, names, NULL, tree_new_string(t, name));
+    tree_add(t, either, NULL, both_of(s, object_with_key(s, "object", "required", names), no));
+    return true;
+}
+
+/* A member of which `what` holds (KEY_SOME). */
+static void add_some(struct schema *s, uint32_t either, uint32_t what) {
+    tree_add(&s->t, either, NULL, object_with_key(s, "object", KEY_SOME, what));
+}
+
+/* "additionalProperties", "patternProperties" and "propertyNames" are violated by one member. */
+static bool negate_members(struct schema *s, uint32_t node, uint32_t k, uint32_t either,
+                           uint32_t depth) {
+    static const char *const NAMED[] = {"properties", "patternProperties"};
+    struct tree *t = &s->t;
+    uint32_t what = tree_new(t, TREE_OBJECT);
+    if (bytes_equal(tree_key(t, k), bytes_str("propertyNames"))) {
+        tree_add(t, what, "keys", k);
+        add_some(s, either, what);
+        return true;
+    }
+    if (bytes_equal(tree_key(t, k), bytes_str("patternProperties"))) {
+        for (uint32_t p = tree_first(t, k); p; p = tree_next(t, p)) {
+            uint32_t no = schema_negate(s, p, depth + 1), one = tree_new(t, TREE_OBJECT);
+            if (!no)
+                return false;
+            tree_add_bytes(t, tree_add(t, one, "match", tree_new(t, TREE_OBJECT)), tree_key(t, p),
+                           no);
+            add_some(s, either, one);
+        }
+        return true;
+    }
+    uint32_t no = schema_negate(s, k, depth + 1);
+    if (!no)
+        return false;
+    if (tree_kind(t, no) == TREE_FALSE)
+        return true;
+    for (size_t i = 0; i < ARRAY_LEN(NAMED); i++) {
+        uint32_t named = tree_get(t, node, NAMED[i]);
+        if (named)
+            tree_add(t, what, NAMED[i], named);
+    }
+    tree_add(t, what, "value", no);
+    add_some(s, either, what);
+    return true;
+}
+
 /* One violation of a keyword each is added to `either`; false: it cannot be told. */
 static bool negate_keyword(struct schema *s, uint32_t node, uint32_t k, uint32_t either,
                            uint32_t depth) {
@@ -154,11 +258,10 @@ static bool negate_keyword(struct schema *s, uint32_t node, uint32_t k, uint32_t
     /* clang-format on */
     static const struct {
         const char *keyword, *type, *opposite;
-    } BOUNDS[] = {{"minimum", "number", "exclusiveMaximum"},
-                  {"maximum", "number", "exclusiveMinimum"},
-                  {"exclusiveMinimum", "number", "maximum"},
-                  {"exclusiveMaximum", "number", "minimum"},
-                  {"pattern", "string", KEY_NOT_PATTERN}};
+    } BOUNDS[] = {
+        {"minimum", "number", "exclusiveMaximum"},  {"maximum", "number", "exclusiveMinimum"},
+        {"exclusiveMinimum", "number", "maximum"},  {"exclusiveMaximum", "number", "minimum"},
+        {"multipleOf", "number", KEY_NOT_MULTIPLE}, {"pattern", "string", KEY_NOT_PATTERN}};
     static const struct {
         const char *keyword, *type, *opposite;
         bool least;
@@ -272,18 +375,20 @@ static bool negate_keyword(struct schema *s, uint32_t node, uint32_t k, uint32_t
             tree_add(t, either, NULL, object_with_key(s, "array", "contains", no));
         return no != 0;
     }
-    if (IS("contains") && !tree_get(t, node, "minContains") && !tree_get(t, node, "maxContains")) {
-        uint32_t no = schema_negate(s, k, depth + 1);
-        if (no)
-            tree_add(t, either, NULL, object_with_key(s, "array", "items", no));
-        return no != 0;
-    }
-    if (IS("dependentRequired")) {
+    if (IS("prefixItems") || (IS("items") && tree_kind(t, k) == TREE_ARRAY))
+        return negate_places(s, k, either, depth);
+    if (IS("contains"))
+        return negate_contains(s, node, k, either, depth);
+    if (IS("minContains") || IS("maxContains"))
+        return true; /* with "contains" */
+    if (IS("dependentRequired") || IS("dependentSchemas") || IS("dependencies")) {
         for (uint32_t d = tree_first(t, k); d; d = tree_next(t, d))
-            for (uint32_t n = tree_first(t, d); n; n = tree_next(t, n))
-                tree_add(t, either, NULL, one_without_other(s, tree_key(t, d), tree_text(t, n)));
+            if (!negate_dependent(s, d, either, depth))
+                return false;
         return true;
     }
+    if (IS("additionalProperties") || IS("patternProperties") || IS("propertyNames"))
+        return negate_members(s, node, k, either, depth);
     if (IS("if"))
         return negate_if(s, node, either, depth);
     if (IS("oneOf"))
@@ -303,8 +408,10 @@ static uint32_t negate(struct schema *s, uint32_t node, uint32_t depth) {
         return 0;
     uint32_t either = tree_new(t, TREE_ARRAY);
     for (uint32_t k = tree_first(t, node); k; k = tree_next(t, k)) {
-        if (!negate_keyword(s, node, k, either, depth))
+        if (!negate_keyword(s, node, k, either, depth)) {
+            s->stuck = s->stuck ? s->stuck : k;
             return 0;
+        }
     }
     return tree_count(t, either) ? object_with_key(s, NULL, "anyOf", either)
                                  : tree_new(t, TREE_FALSE);

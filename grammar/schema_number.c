@@ -718,17 +718,66 @@ uint32_t schema_number_expr(struct schema *s, struct bytes text, bool exponents)
 
 /* ---- the leaf ---- */
 
-uint32_t leaf_number(struct schema *s, const conjunction *c, bool whole) {
+/* Of the numbers in have those that are no integers, as far as that is seen: with a point and a digit
+ * behind it other than 0, or below one by an exponent. Takes have where it fails. */
+static int keep_fractions(struct schema *s, struct dfa *have, struct error *err) {
+    static const char FRACTIONS[] = "-?(?:(?:0|[1-9]\\d*)\\.\\d*[1-9]\\d*|"
+                                    "[1-9](?:\\.\\d+)?[eE]-0*[1-9]\\d*)";
+    struct dfa more, both = {0};
+    int rc = regex_to_dfa(s->b, bytes_str(FRACTIONS), true, &more, err);
+    if (!rc) {
+        rc = dfa_and(have, &more, &s->b->fuel, &both, err);
+        dfa_release(&more);
+    }
+    dfa_release(have);
+    *have = both;
+    return rc;
+}
+
+/* What a "multipleOf" leaves of the numbers in have (not: what it refuses, of those without
+ * exponents). Takes have where it fails. */
+static int apply_divisor(struct schema *s, uint32_t node, bool not, struct dfa *have,
+                         struct error *err) {
+    uint32_t k = 0, places = 0;
+    if (tree_kind(&s->t, node) != TREE_NUMBER ||
+        !read_divisor(tree_text(&s->t, node), &k, &places)) {
+        dfa_release(have);
+        return error_set(err, ERR_UNSUPPORTED, "keyword \"multipleOf\" is too large or too fine");
+    }
+    if (!not )
+        return keep_multiples(s, k, places, have, err);
+    struct dfa plain, out, some = {0}, rest = {0};
+    int rc = regex_to_dfa(s->b, bytes_str("[^eE]*"), true, &plain, err);
+    if (!rc) {
+        rc = dfa_and(have, &plain, &s->b->fuel, &some, err);
+        dfa_release(&plain);
+    }
+    if (!rc)
+        rc = multiple_dfa(s, k, places, &out, err);
+    if (!rc) {
+        rc = dfa_without(&some, &out, &s->b->fuel, &rest, err);
+        dfa_release(&out);
+    }
+    dfa_release(&some);
+    dfa_release(have);
+    *have = rest;
+    return rc;
+}
+
+uint32_t leaf_number(struct schema *s, const conjunction *c, uint32_t types) {
+    static const char *const DIVISORS[] = {"multipleOf", KEY_NOT_MULTIPLE};
     struct range *r = mem_alloc(sizeof *r);
     struct dfa have;
     struct error err;
     struct taken_out asks = {.c = c}, out = {.c = c};
-    bool asked = taken_out_next(s, &asks) != 0;
+    bool whole = !(types & TYPE_FRACTION), fractions = !(types & TYPE_INTEGER);
+    bool asked = fractions || taken_out_next(s, &asks) != 0;
     uint32_t e = 0;
     if (!gather_range(s, c, r))
         goto done;
     for (size_t i = 0; i < c->count; i++)
-        asked |= tree_get(&s->t, c->items[i].node, "multipleOf") != 0;
+        for (size_t k = 0; k < ARRAY_LEN(DIVISORS); k++)
+            asked |= tree_get(&s->t, c->items[i].node, DIVISORS[k]) != 0;
     if (!r->low.set && !r->high.set && !asked) {
         e = expr_number(s->b, whole);
         goto done;
@@ -736,19 +785,14 @@ uint32_t leaf_number(struct schema *s, const conjunction *c, bool whole) {
     int rc = range_dfa(s, r, whole, &have, &err);
     if (!rc && whole && !s->b->plain)
         rc = keep_multiples(s, 1, 0, &have, &err);
-    for (size_t i = 0; i < c->count && !rc; i++) {
-        uint32_t k = 0, places = 0, node = tree_get(&s->t, c->items[i].node, "multipleOf");
-        if (!node)
-            continue;
-        if (tree_kind(&s->t, node) == TREE_NUMBER &&
-            read_divisor(tree_text(&s->t, node), &k, &places)) {
-            rc = keep_multiples(s, k, places, &have, &err);
-        } else {
-            dfa_release(&have);
-            rc =
-                error_set(&err, ERR_UNSUPPORTED, "keyword \"multipleOf\" is too large or too fine");
+    if (!rc && fractions)
+        rc = keep_fractions(s, &have, &err);
+    for (size_t i = 0; i < c->count; i++)
+        for (size_t k = 0; k < ARRAY_LEN(DIVISORS) && !rc; k++) {
+            uint32_t node = tree_get(&s->t, c->items[i].node, DIVISORS[k]);
+            if (node)
+                rc = apply_divisor(s, node, k == 1, &have, &err);
         }
-    }
     for (uint32_t k; !rc && (k = taken_out_next(s, &out)) != 0;)
         rc = take_out(s, tree_text(&s->t, k), whole, &have, &err);
     if (!rc && s->b->plain) {

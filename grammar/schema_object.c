@@ -7,11 +7,12 @@
  */
 #include "grammar/schema_internal.h"
 
-enum { PROPERTIES_MAX = 5000, PATTERNS_MAX = 30 };
+enum { PROPERTIES_MAX = 5000, PATTERNS_MAX = 30, SOME_MAX = 4 };
 
 struct pattern {
     uint32_t member; /* of the conjunction */
     uint32_t schema;
+    uint32_t some; /* of KEY_SOME: the bit of the member that is needed; else 0 */
     struct dfa dfa;
 };
 struct object_work {
@@ -20,6 +21,7 @@ struct object_work {
     VEC(struct bytes) names;
     VEC(struct pattern) patterns;
     VEC(uint64_t) classes; /* of other keys: the sets of patterns that match, by label */
+    uint32_t some_count;   /* members of the conjunction that ask with KEY_SOME */
     struct object_rules rules;
 };
 
@@ -60,6 +62,74 @@ static void gather_names(struct object_work *w) {
     }
 }
 
+/* Takes from the keys those of another automaton, which is taken. */
+static int take_out(struct object_work *w, struct dfa *keys, struct dfa *other, struct error *err) {
+    struct dfa rest = {0};
+    int rc = dfa_without(keys, other, &w->s->b->fuel, &rest, err);
+    dfa_release(other);
+    dfa_release(keys);
+    *keys = rest;
+    return rc;
+}
+
+/* The keys that a member of KEY_SOME may have. */
+static int some_keys(struct object_work *w, uint32_t what, struct dfa *out, struct error *err) {
+    struct schema *s = w->s;
+    struct tree *t = &s->t;
+    uint32_t match = tree_get(t, what, "match"), names = tree_get(t, what, "keys");
+    VEC(struct bytes) own = {0};
+    struct dfa other;
+    *out = (struct dfa){0};
+    if (match)
+        return regex_to_dfa(s->b, tree_key(t, tree_first(t, match)), false, out, err);
+    int rc = dfa_of_length(s->b, 0, REPEAT_NO_END, out, err);
+    if (rc)
+        return rc;
+    if (names) {
+        if (schema_names(s, names, 0, &other))
+            return take_out(w, out, &other, err);
+        return error_set(err, s->b->error.code, "%s", s->b->error.text);
+    }
+    for (uint32_t k = tree_first(t, tree_get(t, what, "properties")); k; k = tree_next(t, k))
+        vec_push(&own, tree_key(t, k));
+    rc = dfa_of_texts(s->b, own.items, own.count, false, &other, err);
+    vec_release(&own);
+    rc = rc ? rc : take_out(w, out, &other, err);
+    for (uint32_t k = tree_first(t, tree_get(t, what, "patternProperties")); k && !rc;
+         k = tree_next(t, k)) {
+        rc = regex_to_dfa(s->b, tree_key(t, k), false, &other, err);
+        rc = rc ? rc : take_out(w, out, &other, err);
+    }
+    return rc;
+}
+
+/* The keys of members that are needed, as patterns. */
+static bool gather_some(struct object_work *w) {
+    struct tree *t = &w->s->t;
+    for (size_t i = 0; i < w->c->count; i++) {
+        uint32_t what = tree_get(t, w->c->items[i].node, KEY_SOME);
+        struct error err;
+        if (!what)
+            continue;
+        if (w->some_count == SOME_MAX || w->patterns.count == PATTERNS_MAX) {
+            schema_fail(w->s, ERR_LIMIT, "keyword \"not\": more than %d members are needed",
+                        SOME_MAX);
+            return false;
+        }
+        uint32_t match = tree_get(t, what, "match");
+        struct pattern p = {.member = (uint32_t)i,
+                            .some = 1u << w->some_count++,
+                            .schema = match ? tree_first(t, match) : tree_get(t, what, "value")};
+        int rc = some_keys(w, what, &p.dfa, &err);
+        vec_push(&w->patterns, p);
+        if (rc) {
+            schema_fail(w->s, rc, "keyword \"not\": %s", err.text);
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool gather_patterns(struct object_work *w) {
     struct tree *t = &w->s->t;
     for (size_t i = 0; i < w->c->count; i++) {
@@ -83,10 +153,26 @@ static bool gather_patterns(struct object_work *w) {
     return true;
 }
 
-/* The rule of the value of a key that matches these patterns (name NULL: of no property). */
-static uint32_t value_rule(struct object_work *w, const struct bytes *name, uint64_t set) {
+/* Of a set of patterns those of members that are needed, as bits of them. */
+static uint32_t some_of(const struct object_work *w, uint64_t set) {
+    uint32_t some = 0;
+    for (size_t p = 0; p < w->patterns.count; p++)
+        some |= set >> p & 1 ? w->patterns.items[p].some : 0;
+    return some;
+}
+
+/* The rule of the value of a key that matches these patterns (name NULL: of no property); some: it is
+ * these of the members that are needed. */
+static uint32_t value_rule(struct object_work *w, const struct bytes *name, uint64_t set,
+                           uint32_t some) {
     struct schema *s = w->s;
     conjunction all = {0};
+    for (size_t p = 0; p < w->patterns.count; p++) {
+        const struct pattern *of = &w->patterns.items[p];
+        if (of->some & some && of->schema)
+            conjunction_add(&all, of->schema, 0);
+        set &= ~(of->some ? 1ull << p : 0);
+    }
     bool evaluated = false, declared = false, named = name || set;
     for (size_t i = 0; i < w->c->count; i++) {
         uint32_t node = w->c->items[i].node;
@@ -289,15 +375,90 @@ static bool is_possible(struct object_work *w) {
 
 /* Nothing is asked of objects: any will do, and keys need not be told apart. */
 static bool is_plain(struct schema *s, const conjunction *c) {
-    static const char *const ASKS[] = {
-        "properties",    "patternProperties",    "additionalProperties", "required",
-        "propertyNames", "minProperties",        "maxProperties",        "dependentRequired",
-        "dependencies",  "unevaluatedProperties"};
+    static const char *const ASKS[] = {"properties",
+                                       "patternProperties",
+                                       "additionalProperties",
+                                       "required",
+                                       "propertyNames",
+                                       "minProperties",
+                                       "maxProperties",
+                                       "dependentRequired",
+                                       "dependencies",
+                                       "unevaluatedProperties",
+                                       KEY_SOME};
     for (size_t i = 0; i < c->count; i++)
         for (size_t k = 0; k < ARRAY_LEN(ASKS); k++)
             if (tree_get(&s->t, c->items[i].node, ASKS[k]))
                 return false;
     return true;
+}
+
+/* The values of a label, by whether they are some of the members that are needed. */
+static void add_values(struct object_work *w, const struct bytes *name, uint64_t set) {
+    uint32_t may = some_of(w, set), label = (uint32_t)w->rules.values.count;
+    uint32_t rule = value_rule(w, name, set, 0);
+    vec_push(&w->rules.values, rule);
+    for (uint32_t some = may; some && !w->s->b->failed; some = (some - 1) & may) {
+        rule = value_rule(w, name, set, some);
+        if (w->s->b->exprs.items[w->s->b->rules.items[rule]].kind != EXPR_NEVER)
+            vec_push(&w->rules.somes, ((struct object_some){label, rule, some}));
+    }
+}
+
+/* The members that are needed and that no key but properties can be: when these have passed, nothing
+ * may be left. */
+static uint32_t some_by_name(const struct object_work *w) {
+    uint32_t left = w->rules.some;
+    for (size_t i = 0; i < w->rules.somes.count; i++)
+        left &= w->rules.somes.items[i].label < w->rules.property_count
+                    ? UINT32_MAX
+                    : ~w->rules.somes.items[i].set;
+    return left;
+}
+
+/* The object where one of the properties is the member that is needed. */
+static uint32_t one_of_properties(struct object_work *w, uint32_t some) {
+    struct schema *s = w->s;
+    struct tree *t = &s->t;
+    VEC(uint32_t) terms = {0};
+    size_t p = 0;
+    while (w->patterns.items[p].some != some)
+        p++;
+    const struct pattern *of = &w->patterns.items[p];
+    for (size_t i = 0; i < w->names.count && !s->b->failed; i++) {
+        conjunction c = {0};
+        if (!dfa_accepts(&of->dfa, w->names.items[i]))
+            continue;
+        for (size_t k = 0; k < w->c->count; k++)
+            if (k != of->member)
+                vec_push(&c, w->c->items[k]);
+        uint32_t one = tree_new(t, TREE_OBJECT), list = tree_new(t, TREE_OBJECT),
+                 names = tree_new(t, TREE_ARRAY);
+        if (of->schema)
+            tree_add_bytes(t, list, w->names.items[i], of->schema);
+        tree_add(t, names, NULL, tree_new_string(t, w->names.items[i]));
+        tree_add(t, one, "type", tree_new_string(t, bytes_str("object")));
+        tree_add(t, one, "properties", list);
+        tree_add(t, one, "required", names);
+        tree_add(t, one, KEY_SILENT, tree_new(t, TREE_TRUE));
+        conjunction_add(&c, one, 0);
+        uint32_t e = schema_all(s, &c);
+        vec_push(&terms, e);
+    }
+    uint32_t e = expr_alt(s->b, terms.items, terms.count);
+    vec_release(&terms);
+    return e;
+}
+
+static uint32_t finish_object(struct object_work *w) {
+    struct schema *s = w->s;
+    uint32_t named = some_by_name(w);
+    if (named)
+        return one_of_properties(w, named & -named);
+    if (w->rules.some && w->rules.count_max != REPEAT_NO_END)
+        return schema_fail(s, ERR_UNSUPPORTED,
+                           "keyword \"maxProperties\" beside \"not\" of what it asks of members");
+    return is_possible(w) ? expr_object(s->b, &w->rules) : expr_never(s->b);
 }
 
 uint32_t leaf_object(struct schema *s, const conjunction *c) {
@@ -308,23 +469,21 @@ uint32_t leaf_object(struct schema *s, const conjunction *c) {
     if (is_plain(s, c))
         return expr_any_object(s->b);
     gather_names(&w);
-    if (gather_patterns(&w) && make_keys(&w)) {
+    if (gather_patterns(&w) && gather_some(&w) && make_keys(&w)) {
         w.rules.property_count = (uint32_t)w.names.count;
         w.rules.ordered = s->ordered;
+        w.rules.some = (1u << w.some_count) - 1;
         gather_counts(&w);
         for (size_t i = 0; i < w.names.count && !s->b->failed; i++) {
             uint64_t set = 0;
             for (size_t p = 0; p < w.patterns.count; p++)
                 set |= (uint64_t)dfa_accepts(&w.patterns.items[p].dfa, w.names.items[i]) << p;
-            uint32_t rule = value_rule(&w, &w.names.items[i], set);
-            vec_push(&w.rules.values, rule);
+            add_values(&w, &w.names.items[i], set);
         }
-        for (size_t i = 0; i < w.classes.count && !s->b->failed; i++) {
-            uint32_t rule = value_rule(&w, NULL, w.classes.items[i]);
-            vec_push(&w.rules.values, rule);
-        }
-        if (!s->b->failed && is_possible(&w))
-            e = expr_object(s->b, &w.rules);
+        for (size_t i = 0; i < w.classes.count && !s->b->failed; i++)
+            add_values(&w, NULL, w.classes.items[i]);
+        if (!s->b->failed)
+            e = finish_object(&w);
     }
     /* What a builder did not take over goes with a builder of nothing else. */
     struct builder rest = {0};

@@ -117,7 +117,7 @@ static uint32_t make_test(struct schema *s, uint32_t node, bool string) {
     if (!string) {
         bool plain = s->b->plain; /* which values of a list may be, however many digits they have */
         s->b->plain = false;
-        e = leaf_number(s, &c, false);
+        e = leaf_number(s, &c, TYPE_INTEGER | TYPE_FRACTION);
         s->b->plain = plain;
     } else if (string_dfa(s, &c, &d, &any))
         e = any ? expr_empty(s->b) : expr_dfa(s->b, &d, EXPR_DFA);
@@ -164,9 +164,13 @@ bool schema_text_accepted(struct schema *s, uint32_t node, uint32_t value) {
                                              "contentEncoding", "contentMediaType",
                                              KEY_NOT_PATTERN,   KEY_NOT_ENUM,
                                              KEY_NOT_FORMAT,    NULL},
-                             *const OF_NUMBERS[] = {"minimum",          "maximum",
-                                                    "exclusiveMinimum", "exclusiveMaximum",
-                                                    "multipleOf",       NULL};
+                             *const OF_NUMBERS[] = {"minimum",
+                                                    "maximum",
+                                                    "exclusiveMinimum",
+                                                    "exclusiveMaximum",
+                                                    "multipleOf",
+                                                    KEY_NOT_MULTIPLE,
+                                                    NULL};
     struct bytes text = tree_text(&s->t, value);
     bool string = tree_kind(&s->t, value) == TREE_STRING;
     if (string) {

@@ -104,3 +104,37 @@ TEST(constants_fit_the_patterns_of_their_members) {
         program_release(&program);
     }
 }
+
+/* Nothing can be generated from such a schema, but texts can be judged by it. */
+TEST(schemas_that_refuse_all_are_compiled_when_asked_for) {
+    static const char *const SCHEMAS[] = {
+        "false", "{\"not\":{}}", "{\"enum\":[]}",
+        "{\"allOf\":[{\"type\":\"null\"},{\"type\":\"string\"}]}",
+        "{\"type\":\"object\",\"required\":[\"a\"],\"properties\":{\"a\":false}}"};
+    static const char *const TEXTS[] = {"", "null", "1", "{}", "{\"a\":1}", "\"\""};
+    for (size_t i = 0; i < ARRAY_LEN(SCHEMAS); i++) {
+        struct program program;
+        struct buf out = {0};
+        struct grammar_source source = {
+            .kind = GRAMMAR_JSON_SCHEMA, .text = bytes_str(SCHEMAS[i]), .may_refuse_all = true};
+        EXPECT_EQ(compile(GRAMMAR_JSON_SCHEMA, SCHEMAS[i], &program), ERR_INVALID);
+        EXPECT(strstr(err.text, "no text satisfies"));
+        EXPECT_EQ(grammar_compile(&source, NULL, &program, &err), 0);
+        struct grammar_run *run = grammar_run_new(&program, NULL);
+        struct matcher *m = matcher_new(run);
+        matcher_forced(m, 10, &out);
+        EXPECT_EQ(out.len, 0);
+        for (size_t k = 0; k < ARRAY_LEN(TEXTS); k++) {
+            matcher_reset(m);
+            if (matcher_bytes(m, bytes_str(TEXTS[k])) && matcher_may_end(m))
+                check_fail(__FILE__, __LINE__, "%s accepts '%s'", SCHEMAS[i], TEXTS[k]);
+        }
+        matcher_free(&m);
+        grammar_run_free(&run);
+        program_release(&program);
+    }
+    struct program program; /* of schemas alone */
+    struct grammar_source source = {
+        .kind = GRAMMAR_GBNF, .text = bytes_str("root ::= \"a\" root"), .may_refuse_all = true};
+    EXPECT_EQ(grammar_compile(&source, NULL, &program, &err), ERR_INVALID);
+}

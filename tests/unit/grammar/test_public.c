@@ -36,7 +36,8 @@ static void judge(struct bytes text, struct tally *t) {
             data = bytes_of(r.start + from, r.offset + r.raw.len - from);
         }
         if (is_schema) {
-            struct grammar_source source = {.kind = GRAMMAR_JSON_SCHEMA, .text = data};
+            struct grammar_source source = {
+                .kind = GRAMMAR_JSON_SCHEMA, .text = data, .may_refuse_all = true};
             program_release(&p);
             ready = !grammar_compile(&source, NULL, &p, &err);
             t->compiled += ready;
@@ -70,7 +71,7 @@ TEST(public_schemas_accept_what_is_valid) {
     fclose(f);
     printf("# %zu of %zu schemas compile\n", t.compiled, t.schemas);
     EXPECT(t.schemas > 1000);
-    EXPECT(t.compiled * 100 >= t.schemas * 99);
+    EXPECT(t.compiled >= 1398);
     EXPECT_EQ(t.wrong, 0);
 }
 
@@ -103,6 +104,6 @@ TEST(the_official_suite_is_judged_as_it_says) {
     }
     printf("# %zu of %zu schemas compile\n", t.compiled, t.schemas);
     EXPECT(t.schemas > 600);
-    EXPECT(t.compiled >= 530);
+    EXPECT(t.compiled >= 568);
     EXPECT_EQ(t.wrong, 0);
 }
