@@ -13,7 +13,8 @@
  *   (2) all ranks make the same calls in the same order with the same sizes;
  *   (3) a box has two places for each block and sender, used in turn: who writes the k-th message of
  *       a block has seen the other's k - 1st flag, which the other raised after it had read message
- *       k - 2, which lay there before;
+ *       k - 2, which lay there before. `norm` has places of its own, and its messages no flags: each
+ *       word is a flag itself (kernels/cuda/peers_norm.cu);
  *   (4) no wait of a kernel is for ever: it ends in time, or when the host says so (abort). Then the
  *       rank is broken: what its kernels leave is worthless, later ones do nothing, until the next
  *       join;
@@ -37,6 +38,7 @@ struct peer_card {
 };
 
 struct peers; /* the device's */
+struct op_rmsnorm;
 
 /* x = x_0 + x_1 + ... of all ranks, [count]; act, or f32 where f32. */
 struct op_peer_sum {
@@ -56,6 +58,14 @@ struct op_peer_gather {
     size_t stride;
     uint32_t rows;
     uint32_t firsts[PEERS_MAX], counts[PEERS_MAX];
+};
+
+/* delta = delta_0 + delta_1 + ... of all ranks, and then what rmsnorm does: the bits of `sum` and
+ * rmsnorm. What lies at delta is worth nothing afterwards. */
+struct op_peer_norm {
+    struct peers *peers;
+    const struct op_rmsnorm *norm;
+    int shots; /* as of op_peer_sum */
 };
 
 struct peer_ops {
@@ -79,6 +89,9 @@ struct peer_ops {
     /* In stream order; between join and leave. They can be recorded. */
     void (*sum)(struct stream *s, const struct op_peer_sum *a);
     void (*gather)(struct stream *s, const struct op_peer_gather *a);
+    /* Whether `norm` is for this one; the same on every rank. */
+    bool (*norms)(const struct peers *p, const struct op_rmsnorm *norm);
+    void (*norm)(struct stream *s, const struct op_peer_norm *a);
 };
 
 #endif

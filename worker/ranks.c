@@ -340,6 +340,16 @@ static void on_sum(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t
         store(r, s, x, host, bytes);
 }
 
+/* All ranks of the stage reach each other, or none. */
+static bool on_norm(void *ctx, struct stream *s, const struct op_rmsnorm *norm) {
+    struct ranks *r = ctx;
+    if (ranks_failed(r, NULL) || !r->reached || !r->dev->ops->peers->norms(r->peers, norm))
+        return false;
+    r->stream = s;
+    r->dev->ops->peers->norm(s, &(struct op_peer_norm){.peers = r->peers, .norm = norm});
+    return true;
+}
+
 static void gather_by_peers(struct ranks *r, struct stream *s, float *all, size_t stride,
                             const float *own_columns, uint32_t rows,
                             const struct shard_range *ranges) {
@@ -414,4 +424,4 @@ static void on_receive(void *ctx, struct stream *s, float *x, size_t count) {
 }
 
 const struct rank_calls ranks_calls = {
-    .sum = on_sum, .gather = on_gather, .send = on_send, .receive = on_receive};
+    .sum = on_sum, .norm = on_norm, .gather = on_gather, .send = on_send, .receive = on_receive};

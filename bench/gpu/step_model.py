@@ -80,6 +80,11 @@ NVLINK = 0.8 * 450e9  # bytes a second each way of an H200's links, of 450e9 on 
 # A store that leaves the chip and its answer, which the release waits for (1.0), the flag's way (0.5), the poll that finds it (0.4), two
 # barriers of a block and the loads of what came, out of L2 (0.6).
 HOP = 2.5e-6
+# A sum with the residual's addition and the norm behind it in the same kernel, without flags (kernels/cuda/peers_norm.cu): the way of a store
+# (0.5), the poll that finds it (0.4), loads before and after (0.4), squares over the block, root, weights, stores (0.3). The second shot of
+# three ranks and more: way, poll and loads again. The places of up to NORM_BLOCKS blocks hold NORM_PLACE bytes each.
+NORM_HOP, SECOND_SHOT = 1.6e-6, 1.1e-6
+NORM_BLOCKS, NORM_PLACE = 64, 32 * 1024
 NCCL_SUM = 22e-6  # send and receive in a group (20), then the addition: what it was before
 FP8_RATE = 1580e12  # operations a second of fp8 and int8, twice those of bf16: of their floor, and of fp8-fp8; else we multiply in bf16
 
@@ -168,14 +173,14 @@ def ropes(rows, kind):
     return folds(rows, kind)
 
 
-def early(rows, steps, alone, memory, kind):
+def early(rows, steps, alone, memory, kind, ranks=1):
     """Seconds of decode attention that pass beside the kernels ahead of it: its blocks begin where there is room for their 140 KB.
 
     With no more tasks than SMs that have no block of QKV's product (blocks are spread over SMs one by one), list, first bytes and
     copies are done when Q is there, though their bytes come beside that product's weights; else blocks begin as that product's end,
     and have the time of the rotation, where it has a kernel.
     """
-    features, cols = PRODUCTS["qkv"]
+    features, cols = PRODUCTS["qkv"][0] // ranks, PRODUCTS["qkv"][1]
     splits = splits_of(features, cols)
     t, groups = (block_of if kind == "bf16" else packed_block_of)(features, rows, splits)
     taken = math.ceil(features / (64 * groups)) * math.ceil(rows / t) * splits
@@ -184,10 +189,11 @@ def early(rows, steps, alone, memory, kind):
     return 0 if ropes(rows, kind) else min(ROTATION, LIST + FIRST)
 
 
-def attention(rows, context, cache="bf16", kind="bf16"):
-    """Decode attention with its merge. Tasks are splits of 256 positions (of 1024 beyond 16384) of a row and KV head."""
+def attention(rows, context, cache="bf16", kind="bf16", ranks=1):
+    """Decode attention with its merge. Tasks are splits of 256 positions (of 1024 beyond 16384) of a row and KV head; ranks divide the heads,
+    which makes fewer tasks, not shorter ones."""
     size, positions, instructions = ATTENTION[cache]
-    steps = rows * KV_HEADS * math.ceil(context / positions)
+    steps = rows * KV_HEADS // ranks * math.ceil(context / positions)
     seconds = {
         "memory": steps * positions * 2 * DIM * size / (DRAM * REACH),
         "instructions": math.ceil(steps / SMS) * instructions * WAYS * LONE / CLOCK,
@@ -196,7 +202,7 @@ def attention(rows, context, cache="bf16", kind="bf16"):
     binds = max(seconds, key=seconds.get)
     # With one step a block nothing overlaps: all of K and V comes, then they are computed with.
     alone = min(seconds["SM's port"], seconds["instructions"]) if steps <= SMS else 0
-    beside = early(rows, steps, alone, seconds["memory"], kind)
+    beside = early(rows, steps, alone, seconds["memory"], kind, ranks)
     return seconds[binds] + alone + LIST + FIRST - beside + (MERGE if context > positions else 0) + EDGE, binds
 
 
@@ -232,13 +238,27 @@ def gather(rows, ranks):
     return HOP + size / NVLINK + 2 * size / L2 + EDGE
 
 
-def divided(rows, context, ranks, kind="bf16"):
-    """Of a replica of several ranks: (seconds, of them sums and gather, the floor of one rank's share). Narrower products, which make no norm
-    (their outputs are parts of sums), embedding and head divided; two sums a layer and one for the embedding. Launches as with graphs."""
+def exchange_norm(rows, ranks):
+    """A sum, the residual's addition and the norm in one kernel. While it waits for others the product behind asks for its weights, whose
+    first bytes are there after FIRST: the rest of the way is not lost."""
+    if math.ceil(rows / NORM_BLOCKS) * HIDDEN * 2 > NORM_PLACE:
+        return exchange(rows, ranks) + small(rows, HIDDEN * 12)
+    size = rows * HIDDEN * 2
+    one = NORM_HOP + size * (ranks - 1) / NVLINK
+    two = NORM_HOP + SECOND_SHOT + 2 * size * (ranks - 1) / ranks / NVLINK
+    hop = min(one, two) if ranks > 2 else one
+    return hop - (NORM_HOP - FIRST) + size * (ranks + 2) / L2 + rows * HIDDEN * 12 / (DRAM * REACH) + EDGE
+
+
+def divided(rows, context, ranks, kind="bf16", apart=False):
+    """Of a replica of several ranks: (seconds, of them sums with their norms and gather, the floor of one rank's share). Narrower products, which
+    make no norm (their outputs are addends), embedding and head divided; two sums a layer and one for the embedding, each but the last with the
+    norm behind it, or apart. Launches as with graphs."""
     shapes = {"qkv": (6144 // ranks, 4096), "out": (4096, 4096 // ranks), "gate_up": (28672 // ranks, 4096), "down": (4096, 14336 // ranks)}
     layer = sum(product(*shape, rows, kind)[0] for shape in shapes.values())
-    layer += attention(rows, context, kind=kind)[0] / ranks + 2 * small(rows, HIDDEN * 12) + small(rows, 6144 * 4 / ranks)
-    sums = (2 * LAYERS + 1) * exchange(rows, ranks) + gather(rows, ranks)
+    layer += attention(rows, context, kind=kind, ranks=ranks)[0] + (ROPED if ropes(rows, kind) else small(rows, 6144 * 4 / ranks))
+    with_norm = exchange(rows, ranks) + small(rows, HIDDEN * 12) if apart else exchange_norm(rows, ranks)
+    sums = 2 * LAYERS * with_norm + exchange(rows, ranks) + small(rows, HIDDEN * 12) + gather(rows, ranks)
     head = product(VOCAB // ranks, HIDDEN, rows, HEAD_OF.get(kind, "bf16"))[0]
     return LAYERS * layer + head + sampler(rows) + 5 * EDGE + sums, sums, floor(rows, context, kind) / ranks
 
@@ -315,13 +335,16 @@ def main():
         return
     if "--ranks" in sys.argv:
         ranks = int(sys.argv[sys.argv.index("--ranks") + 1])
-        print(f"| {kind}, {ranks} ranks, batch | predicted, ms | of it sums | with NCCL's | floor of a share, ms | of the floor | one GPU, ms |")
-        print("| --- | --- | --- | --- | --- | --- | --- |")
+        print(f"| {kind}, {ranks} ranks, batch | predicted, ms | of it sums and norms | apart | with NCCL's | floor of a share, ms | of the floor | one GPU, ms |")
+        print("| --- | --- | --- | --- | --- | --- | --- | --- |")
         for rows in (1, 8, 64, 256):
             seconds, sums, best = divided(rows, context, ranks, kind)
-            before = seconds - sums + (2 * LAYERS + 1) * (NCCL_SUM + rows * HIDDEN * 2 / NVLINK) + NCCL_SUM
+            apart = divided(rows, context, ranks, kind, True)[0]
+            calls = 2 * LAYERS + 1
+            nccl = apart - calls * exchange(rows, ranks) - gather(rows, ranks) + calls * (NCCL_SUM + rows * HIDDEN * 2 / NVLINK) + NCCL_SUM
             alone = step(rows, context, kind)[0]
-            print(f"| {rows} | {seconds * 1e3:.2f} | {sums * 1e3:.2f} | {before * 1e3:.2f} | {best * 1e3:.2f} | {best / seconds:.2f} | {alone * 1e3:.2f} |")
+            figures = " | ".join(f"{f * 1e3:.2f}" for f in (seconds, sums, apart, nccl, best))
+            print(f"| {rows} | {figures} | {best / seconds:.2f} | {alone * 1e3:.2f} |")
         return
     print(f"| {kind}, batch, context {context} | predicted, ms | floor, ms | of the floor | largest loss |")
     print("| --- | --- | --- | --- | --- |")

@@ -1,10 +1,10 @@
 /*
  * peers.cu - sums and gathers over ranks whose GPUs write to each other's memory (kernels/peers.h).
  *
- * A box, in a rank's own memory, opened by all others (cudaIpcOpenMemHandle): flags [blocks][ranks],
- * then places [blocks][2][ranks], each PLACE_BYTES. Block b of rank r pushes into place (b, n mod 2,
- * r) of the others' boxes, sets flag (b, r) there to n (release, system scope), and waits until the
- * flags (b, *) of its own box are n; n counts the messages of that block, so nothing is ever reset.
+ * A box, in a rank's own memory (peers.cuh), is opened by all others (cudaIpcOpenMemHandle). Block b
+ * of rank r pushes into place (b, n mod 2, r) of the others' boxes, sets flag (b, r) there to n
+ * (release, system scope), and waits until the flags (b, *) of its own box are n; n counts the
+ * messages of that block, so nothing is ever reset.
  * All stores to others are pushes: nobody waits for a load over the link.
  *
  * One shot: bytes out and in (ranks - 1) x the values, one hop. Two shots: 2 (ranks - 1) / ranks x,
@@ -14,55 +14,13 @@
  */
 #include <cstdio>
 
-#include "kernels/cuda/cuda_device.cuh"
+#include "kernels/cuda/peers.cuh"
 
-enum : uint32_t { BLOCKS_MAX = 64, THREADS_MAX = 512, PLACE_BYTES = 64 * 1024, ASK_HOST = 64 };
+enum : uint32_t { THREADS_MAX = 512 };
 /* What a second hop costs is the time of so many bytes: 2 us at 450 GB/s. */
 enum : size_t { ONE_SHOT_BYTES = 900 * 1024, BOX_UNIT = 2u << 20 };
 
-/* Pinned memory of the host. */
-struct peer_signal {
-    uint32_t abort, broken;
-};
-
-/* Device memory, which graphs point to whatever boxes are open. */
-struct peer_table {
-    unsigned char *boxes[PEERS_MAX]; /* this rank's own at its place */
-    uint64_t wait_ns;
-    uint32_t broken;
-    uint32_t counts[BLOCKS_MAX]; /* messages of each block so far */
-};
-
-struct peers {
-    struct cuda_device *cuda;
-    struct peer_signal *signal;
-    struct peer_table *table; /* device memory */
-    unsigned char *box;
-    size_t box_bytes;
-    void *opened[PEERS_MAX];
-    uint32_t self, count, blocks;
-    bool joined;
-};
-
-static __host__ __device__ inline size_t places_at() {
-    return (size_t)BLOCKS_MAX * PEERS_MAX * sizeof(uint32_t);
-}
-
 /* ---- kernels ---- */
-
-struct peer_view {
-    struct peer_table *table;
-    struct peer_signal *signal;
-    uint32_t self, count;
-};
-
-/* Of a block, in shared memory. */
-struct exchange_state {
-    unsigned char *boxes[PEERS_MAX];
-    uint64_t wait_ns;
-    uint32_t sent; /* messages */
-    uint32_t failed;
-};
 
 static __device__ __forceinline__ unsigned char *place(unsigned char *box, uint32_t count,
                                                        uint32_t n, uint32_t sender) {
@@ -71,24 +29,6 @@ static __device__ __forceinline__ unsigned char *place(unsigned char *box, uint3
 }
 static __device__ __forceinline__ uint32_t *flag_of(unsigned char *box, uint32_t sender) {
     return (uint32_t *)box + blockIdx.x * PEERS_MAX + sender;
-}
-
-/* False: this rank is broken. Begins with the kernels before: others' boxes may hold what they read
- * until those have ended. */
-static __device__ __forceinline__ bool begin_exchange(struct exchange_state *e,
-                                                      const struct peer_view &v) {
-    const uint32_t tid = threadIdx.x;
-    dependents_launch();
-    if (tid < v.count)
-        e->boxes[tid] = v.table->boxes[tid];
-    dependency_wait();
-    if (tid == 0) {
-        e->wait_ns = v.table->wait_ns;
-        e->sent = v.table->counts[blockIdx.x];
-        e->failed = v.table->broken;
-    }
-    __syncthreads();
-    return !e->failed;
 }
 
 static __device__ __forceinline__ void end_exchange(const struct peer_view &v, uint32_t n) {
@@ -121,40 +61,12 @@ static __device__ bool exchange(struct exchange_state *e, const struct peer_view
     if (tid < v.count && tid != v.self) {
         peer_tell(flag_of(e->boxes[tid], v.self), n, place(e->boxes[tid], v.count, n, v.self), out);
         if (!await_message(flag_of(e->boxes[v.self], tid), n,
-                           place(e->boxes[v.self], v.count, n, tid), in, e->wait_ns, v)) {
-            (void)atomicExch(&e->failed, 1u);
-            (void)atomicExch(&v.table->broken, 1u);
-            *(volatile uint32_t *)&v.signal->broken = 1;
-            __threadfence_system();
-        }
+                           place(e->boxes[v.self], v.count, n, tid), in, e->wait_ns, v))
+            give_up(e, v);
     }
     __syncthreads();
     return !e->failed;
 }
-
-/* 16 bytes as f32. */
-template <int T> struct piece {
-    enum : uint32_t { VALUES = 8 };
-    static __device__ __forceinline__ void unpack(uint4 w, float v[8]) {
-        values<T>::unpack8(w, v);
-    }
-    static __device__ __forceinline__ uint4 pack(const float v[8]) {
-        uint4 w;
-        values<T>::set8((typename values<T>::raw *)&w, v);
-        return w;
-    }
-};
-template <> struct piece<STORAGE_F32> {
-    enum : uint32_t { VALUES = 4 };
-    static __device__ __forceinline__ void unpack(uint4 w, float v[4]) {
-        v[0] = __uint_as_float(w.x), v[1] = __uint_as_float(w.y), v[2] = __uint_as_float(w.z),
-        v[3] = __uint_as_float(w.w);
-    }
-    static __device__ __forceinline__ uint4 pack(const float v[4]) {
-        return make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]),
-                          __float_as_uint(v[3]));
-    }
-};
 
 /* The sum of a piece over the ranks, in their order; own is this rank's. */
 template <int T>
@@ -338,10 +250,6 @@ static __global__ void __launch_bounds__(THREADS_MAX)
 
 /* ---- launches ---- */
 
-static struct peer_view view_of(const struct peers *p) {
-    return {p->table, p->signal, p->self, p->count};
-}
-
 /* One block for each `unit` of work, as far as all are resident at once. */
 static launch_shape shape_of(const struct peers *p, const struct stream *s, size_t work,
                              uint32_t unit, uint32_t threads_wanted) {
@@ -430,7 +338,8 @@ static void peers_close(struct peers *p) {
 }
 
 static size_t box_size(uint32_t count, uint32_t blocks) {
-    const size_t bytes = places_at() + (size_t)blocks * 2 * count * PLACE_BYTES;
+    const size_t bytes =
+        bare_places_at(count, blocks) + (size_t)blocks * 4 * count * (size_t)BARE_BYTES;
     return (bytes + BOX_UNIT - 1) / BOX_UNIT *
            BOX_UNIT; /* an allocation of its own: handles name those */
 }
@@ -512,6 +421,20 @@ static int open_box(struct peers *p, uint32_t r, const struct peer_card *card, s
                      cudaGetErrorString(e));
 }
 
+/* None of their words is there. */
+static cudaError_t empty_bare_places(const struct peers *p) {
+    const size_t at = bare_places_at(p->count, p->blocks);
+    cudaStream_t stream;
+    cudaError_t e = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    if (e != cudaSuccess)
+        return e;
+    e = cudaMemsetAsync(p->box + at, 0xff, p->box_bytes - at, stream);
+    if (e == cudaSuccess)
+        e = cudaStreamSynchronize(stream);
+    const cudaError_t end = cudaStreamDestroy(stream);
+    return e == cudaSuccess ? end : e;
+}
+
 static int peers_join(struct peers *p, const struct peer_card *cards, int64_t wait_ms,
                       struct error *err) {
     struct peer_table table = {};
@@ -530,6 +453,8 @@ static int peers_join(struct peers *p, const struct peer_card *cards, int64_t wa
         rc ? cudaSuccess : cudaMemcpy(p->box, flags, sizeof flags, cudaMemcpyHostToDevice);
     if (!rc && e == cudaSuccess)
         e = cudaMemcpy(p->table, &table, sizeof table, cudaMemcpyHostToDevice);
+    if (!rc && e == cudaSuccess)
+        e = empty_bare_places(p);
     if (!rc && e == cudaSuccess)
         e = cudaDeviceSynchronize();
     if (e != cudaSuccess)
@@ -559,6 +484,8 @@ static struct peer_ops make_peer_ops() {
     o.broken = peers_broken;
     o.sum = cuda_peer_sum;
     o.gather = cuda_peer_gather;
+    o.norms = cuda_peer_norms;
+    o.norm = cuda_peer_norm;
     return o;
 }
 const struct peer_ops cuda_peer_ops = make_peer_ops();

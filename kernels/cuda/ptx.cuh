@@ -323,6 +323,22 @@ __device__ __forceinline__ uint4 load16_system(const void *p) {
     return v;
 #endif
 }
+/* 16 bytes into another GPU's memory. Each word of them is seen there by itself, in any order. */
+__device__ __forceinline__ void store16_system(void *p, uint4 v) {
+#ifdef TRIREME_EMULATED
+    *(uint4 *)p = v;
+#else
+    asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(v.x), "r"(v.y),
+                 "r"(v.z), "r"(v.w)
+                 : "memory");
+#endif
+}
+/* Between two looks at what another GPU has yet to write. */
+__device__ __forceinline__ void peer_pause() {
+#ifdef TRIREME_EMULATED
+    emu::wait_here(emu::wait::outside);
+#endif
+}
 /* A word that the host may write while the kernel runs. */
 __device__ __forceinline__ uint32_t load_host(const uint32_t *p) {
     return *(const volatile uint32_t *)p;

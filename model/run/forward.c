@@ -183,11 +183,25 @@ struct norm_call {
     bool x_f32;
 };
 
+static struct op_rmsnorm rmsnorm_of(const struct forward *f, const struct norm_call *c,
+                                    const struct norm_spec *spec, const struct norm_weights *w) {
+    return (struct op_rmsnorm){.out = c->out,
+                               .x = c->x,
+                               .delta = c->delta,
+                               .delta_scale = c->delta_scale,
+                               .weight = w ? w->weight : NULL,
+                               .rows = c->rows,
+                               .width = f->model->spec.hidden,
+                               .eps = spec ? spec->eps : 1,
+                               .weight_offset = spec ? spec->weight_offset : 0,
+                               .x_f32 = c->x_f32};
+}
+
 /* x += delta * delta_scale; out = norm(x), or x where w is NULL. out NULL: only the sum. */
 static void norm_rows(struct forward *f, struct stream *s, const struct norm_call *c,
                       const struct norm_spec *spec, const struct norm_weights *w) {
     uint32_t width = f->model->spec.hidden;
-    if (w && spec->kind == NORM_LAYER)
+    if (w && spec->kind == NORM_LAYER) {
         f->dev->ops->rows->layernorm(s, &(struct op_layernorm){.out = c->out,
                                                                .x = c->x,
                                                                .delta = c->delta,
@@ -199,28 +213,31 @@ static void norm_rows(struct forward *f, struct stream *s, const struct norm_cal
                                                                .eps = spec->eps,
                                                                .weight_offset = spec->weight_offset,
                                                                .x_f32 = c->x_f32});
-    else
-        f->dev->ops->rmsnorm(s,
-                             &(struct op_rmsnorm){.out = c->out,
-                                                  .x = c->x,
-                                                  .delta = c->delta,
-                                                  .delta_scale = c->delta_scale,
-                                                  .weight = w ? w->weight : NULL,
-                                                  .rows = c->rows,
-                                                  .width = width,
-                                                  .eps = spec ? spec->eps : 1,
-                                                  .weight_offset = spec ? spec->weight_offset : 0,
-                                                  .x_f32 = c->x_f32});
+    } else {
+        const struct op_rmsnorm rms = rmsnorm_of(f, c, spec, w);
+        f->dev->ops->rmsnorm(s, &rms);
+    }
+}
+
+/* What is pending becomes the sum of all ranks'. */
+static void sum_pending(struct forward *f, struct stream *s) {
+    if (f->pending_partial)
+        forward_sum(f, s, f->pending, f->model->spec.hidden);
+    f->pending_partial = false;
 }
 
 /* The same for the residual of all rows of the step; what was pending is added. */
 static void norm(struct forward *f, struct stream *s, void *out, const struct norm_spec *spec,
                  const struct norm_weights *w) {
+    const struct norm_call c = {out, f->x, f->pending, f->pending_scale, f->batch.row_count, true};
+    const struct op_rmsnorm rms = rmsnorm_of(f, &c, spec, w);
     f->squared = f->squared && !f->pending && out != f->x;
-    norm_rows(
-        f, s,
-        &(struct norm_call){out, f->x, f->pending, f->pending_scale, f->batch.row_count, true},
-        spec, w);
+    if (f->pending_partial && w && spec->kind == NORM_RMS && f->ranks->norm(f->ranks_ctx, s, &rms))
+        f->pending_partial = false;
+    else {
+        sum_pending(f, s);
+        norm_rows(f, s, &c, spec, w);
+    }
     f->pending = NULL;
 }
 
@@ -349,7 +366,9 @@ static void serial_half(struct forward *f, struct stream *s, uint32_t layer, con
     f->squared = adds;
     if (adds)
         return;
-    add_up(f, s, h->partial);
+    f->pending_partial = h->partial && !h->post->kind && !last_norm && f->ranks->norm;
+    if (!f->pending_partial)
+        add_up(f, s, h->partial);
     if (h->post->kind)
         norm_delta(f, s, h->post, h->post_weights);
     f->pending = f->delta;
@@ -440,7 +459,9 @@ static void embed(struct forward *f, struct stream *s) {
                                              .batch = &f->batch,
                                              .scale = spec->embed_scale,
                                              .first = first});
-    if (divided)
+    f->pending_partial =
+        divided && !project && !spec->learned_positions && !spec->embed_norm.kind && f->ranks->norm;
+    if (divided && !f->pending_partial)
         forward_sum(f, s, out, spec->embed_dim);
     if (project)
         forward_product(f, s, f->delta, f->normed, &w->project_in);
@@ -463,13 +484,16 @@ void forward_layers(struct forward *f, struct stream *s, const struct step_input
 
 static void no_sum(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t width,
                    enum storage_type type) {}
+static bool no_norm(void *ctx, struct stream *s, const struct op_rmsnorm *norm) {
+    return false;
+}
 static void no_gather(void *ctx, struct stream *s, float *all, size_t stride, const float *own,
                       uint32_t rows) {}
 static void no_send(void *ctx, struct stream *s, const float *x, size_t count) {}
 static void no_receive(void *ctx, struct stream *s, float *x, size_t count) {}
 
 void forward_rehearse(struct forward *f, struct stream *s) {
-    static const struct rank_calls alone = {no_sum, no_gather, no_send, no_receive};
+    static const struct rank_calls alone = {no_sum, no_norm, no_gather, no_send, no_receive};
     const struct rank_calls *ranks = f->ranks;
     if (!graph_begin(s))
         return;
@@ -494,6 +518,7 @@ void forward_put_layers(struct forward *f, struct stream *s) {
     size_t values = (size_t)f->batch.row_count * spec->hidden;
     f->pending = NULL;
     f->pending_scale = 1;
+    f->pending_partial = false;
     f->squared = false;
     if (shard_is_first(&f->model->shard))
         embed(f, s);
@@ -514,8 +539,10 @@ void forward_put_layers(struct forward *f, struct stream *s) {
         if (f->progress)
             f->progress(f->progress_ctx);
     }
-    if (shard_is_last(&f->model->shard))
+    if (shard_is_last(&f->model->shard)) {
+        sum_pending(f, s);
         return;
+    }
     add_pending(f, s);
     f->ranks->send(f->ranks_ctx, s, f->x, values);
 }

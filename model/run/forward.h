@@ -60,6 +60,7 @@ struct forward {
     bool squared;  /* squares are those of x */
     void *pending; /* what has yet to be added to x; NULL: nothing */
     float pending_scale;
+    bool pending_partial;        /* of it, this rank has one addend of several */
     void (*progress)(void *ctx); /* after each layer is on the stream; may be NULL */
     void *progress_ctx;
     /* set by the caller where the model is a rank's part (shard.h) */

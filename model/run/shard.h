@@ -109,6 +109,10 @@ struct rank_calls {
     /* x = the sum of the stage's ranks' x, [rows, width] of `type` (act or f32), in rank order. */
     void (*sum)(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t width,
                 enum storage_type type);
+    /* norm->delta = the sum of the stage's ranks' delta, act, and then op_rmsnorm, with the bits of
+     * `sum` and rmsnorm. False: not of this shape, or not by these ranks; nothing has happened then,
+     * and so it is on all of them. */
+    bool (*norm)(void *ctx, struct stream *s, const struct op_rmsnorm *norm);
     /* Rank 0 gets all parts of the logits: row i of rank r's part, f32 [rows, widths[r]], at all +
      * i * stride + firsts[r]. */
     void (*gather)(void *ctx, struct stream *s, float *all, size_t stride, const float *own,

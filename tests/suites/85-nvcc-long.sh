@@ -75,6 +75,11 @@ if [ -f "$work/attention_prompt_hopper.sm_90a.o" ] && [ -n "${CUOBJDUMP:-}" ]; t
     wrong=$(python3 tests/machine_code_prompt.py "$CUOBJDUMP" "$work/attention_prompt_hopper.sm_90a.o" 2>&1 | tr '\n' ';')
     if [ -z "$wrong" ]; then ok nvcc.machine_code_prompt; else not_ok nvcc.machine_code_prompt "$wrong"; fi
 fi
+# The same of sums over ranks with the norm behind them.
+if [ -f "$work/peers_norm.sm_90a.o" ] && [ -n "${CUOBJDUMP:-}" ]; then
+    wrong=$(python3 tests/machine_code_peers.py "$CUOBJDUMP" "$work/peers_norm.sm_90a.o" 2>&1 | tr '\n' ';')
+    if [ -z "$wrong" ]; then ok nvcc.machine_code_peers; else not_ok nvcc.machine_code_peers "$wrong"; fi
+fi
 if [ "${REGISTERS:-0}" = 1 ]; then
     {
         printf '# Registers and spills of the CUDA kernels\n\nAs ptxas reports them (%s); written by tests/suites/85-nvcc-long.sh.\n\n' \

@@ -251,6 +251,182 @@ TEST(sums_can_be_recorded_and_the_graph_outlives_a_formation) {
     run_members(4, STORAGE_BF16, sum_in_graphs);
 }
 
+/* ---- sums that are added to the residual and normed ---- */
+
+/* Arrays of one such operation, and of sum and rmsnorm, which are to give the same. */
+enum norm_oddity { PLAIN, UNALIGNED_WEIGHT, NO_NUMBERS };
+struct norm_case {
+    uint32_t rows, width;
+    int shots;
+    enum norm_oddity oddity;
+};
+struct norm_arrays {
+    struct op_rmsnorm norm, want;
+};
+
+static void *put_floats(struct member *m, uint32_t seed, size_t count) {
+    float *host = malloc(count * sizeof *host);
+    for (size_t i = 0; i < count; i++)
+        host[i] = addend(PEERS_MAX, seed, i);
+    void *at = rig_up(&m->rig, host, count * sizeof *host);
+    free(host);
+    return at;
+}
+
+/* Two values that look, together, like what lies in a place that nobody has written to: NaN. */
+static void put_no_numbers(struct member *m, void *delta) {
+    const uint32_t word = UINT32_MAX;
+    stream_copy_in(m->rig.stream, (char *)delta + 12, &word, sizeof word);
+}
+
+static struct norm_arrays lay_norm(struct member *m, const struct norm_case *c, uint32_t seed) {
+    const size_t count = (size_t)c->rows * c->width, size = storage_bytes(m->rig.act, count);
+    float *weight = put_floats(m, seed + 1000, c->width + 1);
+    struct norm_arrays a = {.norm = {.weight = c->oddity == UNALIGNED_WEIGHT ? weight + 1 : weight,
+                                     .rows = c->rows,
+                                     .width = c->width,
+                                     .eps = 1e-5f,
+                                     .weight_offset = seed % 3 ? 0 : 1,
+                                     .delta_scale = seed % 2 ? 0.25f : 0,
+                                     .x_f32 = true}};
+    a.want = a.norm;
+    for (int i = 0; i < 2; i++) {
+        struct op_rmsnorm *n = i ? &a.want : &a.norm;
+        void *delta = rig_alloc(&m->rig, size);
+        put_addends(m, delta, m->rig.act, count, seed);
+        if (c->oddity == NO_NUMBERS && m->self == 1)
+            put_no_numbers(m, delta);
+        n->delta = delta;
+        n->x = put_floats(m, seed, count);
+        n->out = rig_alloc(&m->rig, size);
+    }
+    rig_wait(&m->rig);
+    return a;
+}
+
+static void put_norm(struct member *m, const struct norm_arrays *a, int shots) {
+    if (!m->ops->norms(m->peers, &a->norm))
+        TELL(m, "does not norm %u x %u", a->norm.rows, a->norm.width);
+    else
+        m->ops->norm(m->rig.stream, &(struct op_peer_norm){m->peers, &a->norm, shots});
+}
+
+static void expect_same(struct member *m, const char *what, const struct norm_case *c,
+                        enum storage_type type, const void *got, const void *want) {
+    const size_t count = (size_t)c->rows * c->width;
+    float *a = rig_down(&m->rig, type, got, count), *b = rig_down(&m->rig, type, want, count);
+    for (size_t i = 0; i < count; i++)
+        if (memcmp(&a[i], &b[i], sizeof *a)) {
+            TELL(m, "%s of %u x %u, %d shots: value %zu is %a, not %a", what, c->rows, c->width,
+                 c->shots, i, (double)a[i], (double)b[i]);
+            break;
+        }
+    free(a);
+    free(b);
+}
+
+static void expect_norm(struct member *m, const struct norm_case *c, const struct norm_arrays *a) {
+    m->ops->sum(m->rig.stream, &(struct op_peer_sum){.peers = m->peers,
+                                                     .x = (void *)(uintptr_t)a->want.delta,
+                                                     .count = (size_t)c->rows * c->width});
+    m->rig.dev->ops->rmsnorm(m->rig.stream, &a->want);
+    expect_same(m, "residual", c, STORAGE_F32, a->norm.x, a->want.x);
+    expect_same(m, "norm", c, m->rig.act, a->norm.out, a->want.out);
+}
+
+/* One group; rows that are no whole warps; those whose slices differ; all threads of a block. */
+static const struct norm_case NORMS[] = {
+    {1, 16, 1, UNALIGNED_WEIGHT}, {3, 48, 1, PLAIN},       {5, 528, 2, UNALIGNED_WEIGHT},
+    {1, 1040, 2, NO_NUMBERS},     {2, 304, 1, NO_NUMBERS}, {3, 1040, 0, PLAIN},
+    {1, 4096, 2, PLAIN},          {2, 8192, 1, PLAIN},
+};
+
+static void norm_all_sizes(struct member *m) {
+    const size_t count = ARRAY_LEN(NORMS) - (emu_is_watched() || m->count > 2 ? 1 : 0);
+    if (!member_join(m, WAIT_MS))
+        return;
+    meet(m);
+    for (size_t i = 0; i < count; i++) {
+        const struct norm_case *c = &NORMS[i];
+        struct norm_arrays a = lay_norm(m, c, (uint32_t)i);
+        emu_set_order((int)((i + m->self) % ORDERS), i * 8 + m->self);
+        put_norm(m, &a, c->shots);
+        expect_norm(m, c, &a);
+    }
+}
+
+TEST(norms_of_sums_are_those_of_sum_and_norm_bit_for_bit) {
+    run_members(2, STORAGE_BF16, norm_all_sizes);
+    run_members(3, STORAGE_F16, norm_all_sizes);
+    if (emu_is_watched())
+        return;
+    run_members(4, STORAGE_BF16, norm_all_sizes);
+    run_members(8, STORAGE_BF16, norm_all_sizes);
+}
+
+/* As sum_in_a_row, with both kinds; a kernel's block leaves its places to the next but one. */
+static void norm_in_a_row(struct member *m) {
+    static const struct norm_case CASES[] = {
+        {2, 528, 1, PLAIN}, {1, 528, 2, PLAIN}, {2, 64, 1, PLAIN}};
+    struct norm_arrays a[IN_A_ROW];
+    void *sums[IN_A_ROW];
+    if (!member_join(m, WAIT_MS))
+        return;
+    for (uint32_t i = 0; i < IN_A_ROW; i++) {
+        a[i] = lay_norm(m, &CASES[i % ARRAY_LEN(CASES)], i);
+        sums[i] = rig_alloc(&m->rig, storage_bytes(m->rig.act, 24));
+        put_addends(m, sums[i], m->rig.act, 24, i);
+    }
+    rig_wait(&m->rig);
+    meet(m);
+    for (uint32_t i = 0; i < IN_A_ROW; i++) {
+        put_norm(m, &a[i], CASES[i % ARRAY_LEN(CASES)].shots);
+        if (i % 4 == 1)
+            put_sum(m, sums[i], m->rig.act, 24, 1);
+        if (i % m->count == m->self)
+            usleep(2000);
+        if (i % 5 == 4)
+            rig_wait(&m->rig);
+    }
+    for (uint32_t i = 0; i < IN_A_ROW; i++) {
+        expect_norm(m, &CASES[i % ARRAY_LEN(CASES)], &a[i]);
+        if (i % 4 == 1)
+            expect_sums(m, "between norms", sums[i], m->rig.act, 24, i);
+    }
+}
+
+TEST(norms_in_a_row_do_not_meet) {
+    run_members(2, STORAGE_BF16, norm_in_a_row);
+    run_members(4, STORAGE_BF16, norm_in_a_row);
+}
+
+static void norm_not(struct member *m) {
+    struct norm_arrays a;
+    if (!member_join(m, WAIT_MS))
+        return;
+    a = lay_norm(m, &(struct norm_case){1, 64, 1, PLAIN}, 0);
+    const struct op_rmsnorm whole = a.norm;
+    struct op_rmsnorm others[] = {whole, whole, whole, whole, whole, whole};
+    others[0].width = 8208;      /* more threads than a block has */
+    others[1].width = 56;        /* no whole groups */
+    others[2].rows = 1024;       /* more than the places hold */
+    others[3].weight = NULL;     /* no norm */
+    others[4].out = others[4].x; /* nothing of 16 bits */
+    others[5].x_f32 = false;
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        if (i == 2)
+            others[i].width = 4096;
+        if (m->ops->norms(m->peers, &others[i]))
+            TELL(m, "norms what it cannot: %zu", i);
+    }
+    if (!m->ops->norms(m->peers, &whole))
+        TELL(m, "does not norm a row");
+}
+
+TEST(norms_of_other_shapes_are_refused) {
+    run_members(2, STORAGE_BF16, norm_not);
+}
+
 /* ---- gathers ---- */
 
 static void gather_rows(struct member *m) {
@@ -354,4 +530,48 @@ static void sum_alone(struct member *m) {
 
 TEST(nobody_waits_for_ever_for_a_rank_that_is_lost) {
     run_members(2, STORAGE_BF16, sum_alone);
+}
+
+/* The first rank norms alone, in vain; then both join anew, and find nothing of what it had pushed. */
+static void norm_alone(struct member *m) {
+    static const struct norm_case C = {3, 528, 1, PLAIN};
+    struct norm_arrays a[SUMS];
+    if (!member_join(m, m->self ? WAIT_MS : IN_VAIN_MS))
+        return;
+    for (uint32_t i = 0; i < SUMS; i++)
+        a[i] = lay_norm(m, &C, i);
+    meet(m);
+    int64_t begin = clock_ms();
+    for (uint32_t i = 0; i + 1 < SUMS && m->self == 0; i++)
+        put_norm(m, &a[i], 1);
+    rig_wait(&m->rig);
+    int64_t ms = clock_ms() - begin;
+    if (m->ops->broken(m->peers) != (m->self == 0) || ms > LATE_MS)
+        TELL(m, "waited %lld ms, %s", (long long)ms,
+             m->ops->broken(m->peers) ? "broken" : "not broken");
+    meet(m);
+    m->ops->leave(m->peers);
+    meet(m);
+    if (!member_join(m, WAIT_MS))
+        return;
+    meet(m);
+    put_norm(m, &a[SUMS - 1], 1);
+    expect_norm(m, &C, &a[SUMS - 1]);
+    if (m->self == 0) { /* the second puts no further one on its stream */
+        put_norm(m, &a[0], 1);
+        event_record(m->rig.event, m->rig.stream);
+        for (int i = 0; i < 20; i++)
+            if (event_done(m->rig.event))
+                TELL(m, "does not wait");
+        begin = clock_ms();
+        m->ops->abort(m->peers);
+        rig_wait(&m->rig);
+        if (!m->ops->broken(m->peers) || clock_ms() - begin > LATE_MS)
+            TELL(m, "does not give up when it is told to");
+    }
+    meet(m); /* the other has its memory until then */
+}
+
+TEST(nobody_norms_for_ever_with_a_rank_that_is_lost) {
+    run_members(2, STORAGE_BF16, norm_alone);
 }

@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""The sum over ranks with the norm behind it (peers_norm.cu), read from its sm_90a machine code: values go to other GPUs and are looked at
+by 16 bytes at system scope, four ranks at a look; nothing is fenced but where a block gives up; and neither a look nor a push has
+more instructions than its budget.
+
+machine_code_peers.py CUOBJDUMP OBJECT [--table]: prints what is wrong, a line each (nothing: all is well), or the loops as a table.
+"""
+import re
+import subprocess
+import sys
+
+import machine_code
+from machine_code import count, loops
+
+KERNEL = re.compile(r"Function : \S*peer_norm_kernelILi(\d)ELb(\d)E")
+LOAD, STORE = r"LDG\.E\.128\.STRONG\.SYS", r"STG\.E\.128\.STRONG\.SYS"
+# Of a look at four ranks, with asking the host now and then; of a push to four of them (two shots: to one). A fifth above what there was at
+# first (docs/gpu-registers.md).
+BUDGET_LOOK, BUDGET_PUSH = 128, (115, 64)
+RANKS_AT_ONCE = 4
+
+
+def has(body, what):
+    return sum(bool(re.search(what, text)) for text in body)
+
+
+def kernels(text):
+    """(activations, two shots) and its instructions, as (address, text)."""
+    found, code = {}, None
+    for line in text.splitlines():
+        if "Function :" in line:
+            name = KERNEL.search(line)
+            code = found.setdefault(tuple(int(i) for i in name.groups()), []) if name else None
+        elif code is not None and (match := machine_code.INSTRUCTION.match(line)):
+            code.append((int(match.group(1), 16), match.group(2).strip()))
+    return found
+
+
+def measure(code):
+    """The shortest loop that looks at so many ranks, and the shortest that pushes and does not look."""
+    looks = [b for b in loops(code) if has(b, LOAD) == RANKS_AT_ONCE]
+    pushes = [b for b in loops(code) if has(b, STORE) and not has(b, LOAD)]
+    return looks[0] if looks else [], pushes[0] if pushes else []
+
+
+def judge(key, code):
+    look, push = measure(code)
+    body = [text for _, text in code]
+    wrong = []
+    if not look:
+        wrong.append(f"no loop that looks at {RANKS_AT_ONCE} ranks by 16 bytes")
+    elif len(look) > BUDGET_LOOK:
+        wrong.append(f"{len(look)} instructions for a look, of {BUDGET_LOOK}")
+    if not push:
+        wrong.append("no loop that pushes by 16 bytes")
+    elif len(push) > BUDGET_PUSH[key[1]]:
+        wrong.append(f"{len(push)} instructions for a push, of {BUDGET_PUSH[key[1]]}")
+    if count(body, "MEMBAR") != has(body, r"\bATOMG\b"):
+        wrong.append(f"{count(body, 'MEMBAR')} fences, of {has(body, r'ATOMG')} where a block gives up")
+    return [f"{'two shots' if key[1] else 'one shot'}: {text}" for text in wrong]
+
+
+def main():
+    text = subprocess.run([sys.argv[1], "-sass", sys.argv[2]], check=True, capture_output=True, text=True).stdout
+    found = kernels(text)
+    if len(found) != 4:
+        print(f"{len(found)} kernels of 4")
+    for key, code in sorted(found.items()):
+        look, push = measure(code)
+        if "--table" in sys.argv and key[0] == 3:
+            print(f"| {'two' if key[1] else 'one'} | {len(code)} | {len(look)} | {has(look, LOAD)} | {len(push)} | {has(push, STORE)} |")
+        elif len(sys.argv) == 3:
+            print("".join(line + "\n" for line in judge(key, code)), end="")
+
+
+if __name__ == "__main__":
+    main()
