@@ -404,6 +404,7 @@ static void norm_not(struct member *m) {
     struct norm_arrays a;
     if (!member_join(m, WAIT_MS))
         return;
+    meet(m); /* the other's memory is there until then */
     a = lay_norm(m, &(struct norm_case){1, 64, 1, PLAIN}, 0);
     const struct op_rmsnorm whole = a.norm;
     struct op_rmsnorm others[] = {whole, whole, whole, whole, whole, whole};
@@ -555,7 +556,16 @@ static void norm_alone(struct member *m) {
     if (!member_join(m, WAIT_MS))
         return;
     meet(m);
+    if (m->self == 0)
+        meet(m); /* the second has looked before the first sends anything */
     put_norm(m, &a[SUMS - 1], 1);
+    if (m->self == 1) {
+        event_record(m->rig.event, m->rig.stream);
+        for (int i = 0; i < 200; i++)
+            if (event_done(m->rig.event))
+                TELL(m, "finds what was sent before it joined");
+        meet(m);
+    }
     expect_norm(m, &C, &a[SUMS - 1]);
     if (m->self == 0) { /* the second puts no further one on its stream */
         put_norm(m, &a[0], 1);
