@@ -298,9 +298,13 @@ static void tell_embeddings(const struct report *r, const char *dir) {
     if (pooling_read(dir, &spec, &err)) {
         report_row(r, "embeddings", "none: %s", err.text);
     } else if (spec.kind != POOLING_NONE) {
-        report_row(r, "embeddings", "--pooling %s%s", NAMES[spec.kind],
+        char width[48] = "";
+        if (spec.head.count)
+            snprintf(width, sizeof width, ", made into %u values", vector_head_width(&spec.head));
+        report_row(r, "embeddings", "--pooling %s%s%s", NAMES[spec.kind], width,
                    spec.normalize ? ", of length 1" : "");
         report_text(r, "embeddings", NAMES[spec.kind]);
+        pooling_spec_release(&spec);
     }
 }
 

@@ -22,7 +22,7 @@ void embed_form_init(struct embed_form *form, const struct genreq *g,
         .width = g->embed.dimensions ? (uint32_t)g->embed.dimensions : v->width,
         .keeps_values = g->embed.first_count > 0 || g->dialect == GENREQ_CLASSIFY,
         .list = g->answers_list,
-        .raw_scores = g->embed.normalize == EMBED_AS_IT_IS,
+        .raw_scores = g->embed.normalize == EMBED_AS_IT_IS || (own && v->scores && v->bare),
         .pairs = v->scores,
         .first_count = g->embed.first_count,
         .top_count = (uint32_t)g->embed.top_count};

@@ -60,7 +60,7 @@ static int check_bytes(const struct genreq *g, const struct served_model *m, uin
 static int read_query(const struct genreq *g, uint32_t i, const struct served_model *m,
                       struct token_vec *out, struct api_error *err) {
     if (prepare_check_bytes(m, g->prompts[i].text.len, m->max_context, "query", err) ||
-        prepare_text(g, i, m->text, out, err))
+        prepare_bare_text(g, i, m->text, out, err))
         return -1;
     return out->count <= m->max_context
                ? 0
@@ -70,23 +70,27 @@ static int read_query(const struct genreq *g, uint32_t i, const struct served_mo
                                out->count, m->max_context);
 }
 
-/* Query and document as RoBERTa's kind takes them: <s> a </s></s> b </s>. */
+/* Query and document as the model's tokenizer puts two texts together. */
 static int join_pair(const struct genreq *g, const struct served_model *m, uint32_t i,
-                     const struct token_vec *query, struct token_vec *ids, struct api_error *err) {
-    struct token_vec text = {0};
-    if (check_bytes(g, m, g->embed.first_count + i, err) ||
-        prepare_text(g, g->embed.first_count + i, m->text, &text, err)) {
-        vec_release(&text);
-        return -1;
+                     const struct token_vec *query, struct prepared *p, struct api_error *err) {
+    struct token_vec text = {0}, *ids = &p->prompts[i];
+    uint32_t *first = &p->first_counts[i];
+    int rc = check_bytes(g, m, g->embed.first_count + i, err);
+    if (!rc)
+        rc = prepare_bare_text(g, g->embed.first_count + i, m->text, &text, err);
+    if (!rc) {
+        tokenizer_join(m->text->tokenizer, (struct tokens){query->items, query->count},
+                       (struct tokens){text.items, text.count}, ids, first);
+        size_t joined = ids->count;
+        rc = fit_context(g, m, i, ids, err);
+        uint32_t cut = (uint32_t)(joined - ids->count);
+        if (*first && cut && g->truncate.keeps_end)
+            *first = *first > cut ? *first - cut : 1;
+        if (*first)
+            *first = MIN(*first, (uint32_t)ids->count);
     }
-    for (size_t k = 0; k < query->count; k++)
-        vec_push(ids, query->items[k]);
-    if (query->count && text.count)
-        text.items[0] = query->items[query->count - 1]; /* </s> in place of <s> */
-    for (size_t k = 0; k < text.count && query->count; k++)
-        vec_push(ids, text.items[k]);
     vec_release(&text);
-    return 0;
+    return rc;
 }
 
 /* The query is tokenized once, however many texts there are: its bytes are what was paid for. */
@@ -94,15 +98,14 @@ static int make_pairs(const struct genreq *g, const struct served_model *m, stru
                       struct api_error *err) {
     struct token_vec query = {0};
     int rc = 0;
+    p->first_counts = mem_calloc(p->prompt_count, sizeof *p->first_counts);
     for (uint32_t i = 0; !rc && i < p->prompt_count; i++) {
         if (i < g->embed.first_count) {
             query.count = 0;
             rc = read_query(g, i, m, &query, err);
         }
         if (!rc)
-            rc = join_pair(g, m, i, &query, &p->prompts[i], err);
-        if (!rc)
-            rc = fit_context(g, m, i, &p->prompts[i], err);
+            rc = join_pair(g, m, i, &query, p, err);
     }
     vec_release(&query);
     return rc;

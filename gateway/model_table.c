@@ -218,7 +218,7 @@ static bool serve(struct model_table *t, struct entry *e) {
 
 static bool vectors_are_same(const struct wire_vectors *a, const struct wire_vectors *b) {
     return a->pooling == b->pooling && a->width == b->width && a->normalize == b->normalize &&
-           a->only == b->only && a->scores == b->scores;
+           a->only == b->only && a->scores == b->scores && a->bare == b->bare;
 }
 
 static void update_entry(struct entry *e, const struct wire_model_status *s) {

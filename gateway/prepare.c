@@ -224,6 +224,14 @@ static int fitting_chat_tokens(const struct genreq *g, const struct served_model
     return rc;
 }
 
+int prepare_bare_text(const struct genreq *g, uint32_t i, const struct text_model *text,
+                      struct token_vec *out, struct api_error *api) {
+    struct error err;
+    int rc =
+        tokenizer_encode(text->tokenizer, g->prompts[i].text, TOKENIZE_PARSE_SPECIAL, out, &err);
+    return rc ? refuse(api, "prompt", rc, &err) : 0;
+}
+
 static int text_tokens(const struct genreq *g, const struct text_model *text, struct bytes prompt,
                        struct token_vec *out, struct api_error *api) {
     struct error err;
@@ -749,6 +757,7 @@ void prepared_release(struct prepared *p) {
         vec_release(&p->prompts[i]);
     mem_free(p->prompts);
     mem_free(p->max_tokens);
+    mem_free(p->first_counts);
     mem_free(p->bias_ids);
     mem_free(p->bias_values);
     buf_release(&p->allowed);

@@ -19,6 +19,7 @@ struct prepared {
     enum wire_request_kind kind; /* 0: GENERATE */
     struct token_vec *prompts;   /* owned: one for each prompt */
     uint32_t *max_tokens;        /* owned: output tokens of each prompt's choices */
+    uint32_t *first_counts; /* owned: of prompts that are pairs (wire_sampling); NULL: none is */
     uint32_t prompt_count;
     /* its bias columns and breakers are owned by the next three */
     struct wire_sampling sampling;
@@ -44,6 +45,9 @@ struct prepared {
  * either way. */
 MUST_CHECK int prepare(const struct genreq *g, const struct served_model *model, uint64_t seed,
                        struct prepared *p, struct api_error *err);
+/* Text i alone, without tokens of the model's own. out is empty. */
+int prepare_bare_text(const struct genreq *g, uint32_t i, const struct text_model *text,
+                      struct token_vec *out, struct api_error *err);
 /* The patterns at which an answer to g ends, into p. 0, or -1 with *err filled: one of them cannot be
  * sought. */
 MUST_CHECK int prepare_stop_patterns(const struct genreq *g, struct prepared *p,

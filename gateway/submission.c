@@ -133,6 +133,8 @@ static void send_submit(struct submission *sub) {
         submit.fingerprint = sub->fingerprint;
     }
     submit.sampling.min_tokens = MIN(submit.sampling.min_tokens, sub->max_tokens);
+    if (terms->prepared.first_counts)
+        submit.sampling.first_count = terms->prepared.first_counts[sub->prompt_idx];
     struct buf payload, echo = {0};
     buf_init(&payload, 0);
     if (terms->prepared.echo)

@@ -32,6 +32,7 @@
 #include "formats/config.h"
 #include "kernels/ops.h"
 #include "model/norm_spec.h"
+#include "model/read/pooling.h"
 #include "model/run/ffn_moe.h"
 #include "model/run/mixer_attention.h"
 #include "model/run/mixer_delta.h"
@@ -156,6 +157,24 @@ struct layer_spec {
         ffn_partial; /* several ranks divide it (shard.h): their results are to be added up */
 };
 
+/* ---- heads that score ---- */
+
+enum score_kind {
+    SCORE_NONE = 0,
+    SCORE_TANH,   /* out . tanh(dense x): BERT, RoBERTa */
+    SCORE_NORMED, /* out . norm(activation(dense x)): ModernBERT */
+    SCORE_LINEAR  /* out . x: decoders */
+};
+
+/* A head that makes one score of a prompt. */
+struct score_spec {
+    enum score_kind kind;
+    enum pooling pooling; /* of what */
+    enum activation activation;
+    bool dense_bias, out_bias;
+    struct norm_spec norm;
+};
+
 struct name_table;
 
 struct model_spec {
@@ -170,8 +189,9 @@ struct model_spec {
     /* positions see those behind them too, of the same prompt: nothing is written, and a prompt is
      * one step */
     bool bidirectional;
-    bool scores;   /* a head makes a score of the first position */
-    bool headless; /* there is no head: it makes vectors alone */
+    uint32_t window_ahead; /* bidirectional: of those so many, in layers with a window */
+    struct score_spec score;
+    bool headless; /* there is no head that writes: it makes vectors alone */
     float embed_scale;
     /* layer_norm: what layers' norms are like */
     struct norm_spec embed_norm, final_norm, layer_norm;
@@ -179,7 +199,9 @@ struct model_spec {
     bool tied_head, head_bias;
     /* rows of the table of learned positions; 0: none */
     uint32_t learned_positions, position_offset;
-    uint32_t token_types; /* rows of the table of segments; the first one's is added; 0: none */
+    /* rows of the table of segments; 0: none. A model that scores pairs adds the first one's to the
+     * first text and the second one's to the other, all others the first one's */
+    uint32_t token_types;
     /* differs from hidden where the ends are projected */
     uint32_t embed_dim;
     uint32_t rope_count;
@@ -187,6 +209,11 @@ struct model_spec {
     struct layer_spec *layers; /* owned, [layer_count] */
     char *unread; /* fields of the config that were passed over, "a, b"; owned, NULL: none */
 };
+
+/* Whether tokens of a pair's second text have a type of their own. */
+static inline bool spec_has_second_type(const struct model_spec *spec) {
+    return spec->score.kind && spec->token_types > 1;
+}
 
 /* How a config is read. */
 struct spec_options {

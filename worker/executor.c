@@ -45,8 +45,7 @@ static int open_pooling(struct executor *e, struct error *err) {
     int rc = 0;
     if (!v->pooling || !ranks_answer(&l->ranks))
         return 0;
-    pooling_init(&e->pooling, v->pooling, l->model.spec.hidden, slots,
-                 v->scores ? &l->model.weights.score : NULL);
+    pooling_init(&e->pooling, v->pooling, l->model.spec.hidden, slots, loaded_head(l));
     for (uint32_t i = 0; i < e->ring.size && !rc; i++)
         rc = flight_add_vectors(&e->ring.flights[i], slots, states, &e->pooling, err);
     return rc;

@@ -62,13 +62,17 @@ static int choose_pooling(struct loaded *l, const struct worker_settings *s, str
     static const enum pooling CHOICES[] = {POOLING_NONE, POOLING_NONE, POOLING_LAST,
                                            POOLING_MEAN, POOLING_CLS,  POOLING_MAX};
     struct pooling_spec spec = {.kind = CHOICES[s->pooling], .normalize = true};
-    if (l->model.spec.scores) {
-        l->vectors = (struct wire_vectors){.pooling = WIRE_POOLING_CLS,
-                                           .width = 1,
-                                           .whole_prompts = true,
-                                           .only = true,
-                                           .scores = true};
-        return 0;
+    if (l->model.spec.score.kind) {
+        bool bare = false;
+        int rc = score_activation_read(s->model, &bare, err);
+        l->vectors =
+            (struct wire_vectors){.pooling = (enum wire_pooling)l->model.spec.score.pooling,
+                                  .width = 1,
+                                  .whole_prompts = l->model.spec.bidirectional,
+                                  .only = true,
+                                  .scores = true,
+                                  .bare = bare};
+        return rc;
     }
     int rc = s->pooling ? 0 : pooling_read(s->model, &spec, err);
     bool encoder = l->model.spec.bidirectional, headless = l->model.spec.headless;
@@ -81,11 +85,18 @@ static int choose_pooling(struct loaded *l, const struct worker_settings *s, str
                          "becomes its embeddings");
     if (rc || spec.kind == POOLING_NONE)
         return rc;
-    if (l->model.spec.hidden > WIRE_MAX_VECTOR)
-        return error_set(err, ERR_UNSUPPORTED, "embeddings of %u values are more than %d",
-                         l->model.spec.hidden, WIRE_MAX_VECTOR);
+    l->head = spec.head;
+    uint32_t hidden = l->model.spec.hidden,
+             width = l->head.count ? vector_head_width(&l->head) : hidden;
+    if (l->head.count && l->head.layers[0].in != hidden)
+        return error_set(err, ERR_INVALID,
+                         "a module of the model's embeddings takes %u values; the model makes %u",
+                         l->head.layers[0].in, hidden);
+    if (width > WIRE_MAX_VECTOR)
+        return error_set(err, ERR_UNSUPPORTED, "embeddings of %u values are more than %d", width,
+                         WIRE_MAX_VECTOR);
     l->vectors = (struct wire_vectors){.pooling = (enum wire_pooling)spec.kind,
-                                       .width = l->model.spec.hidden,
+                                       .width = width,
                                        .normalize = spec.normalize,
                                        .whole_prompts = encoder,
                                        .only = headless};
@@ -319,5 +330,6 @@ void loaded_release(struct loaded *l) {
         model_close(&l->model);
     stream_free(&l->stream);
     device_close(&l->dev);
+    vector_head_release(&l->head);
     buf_release(&l->bundle);
 }

@@ -33,6 +33,7 @@ struct loaded {
     struct buf bundle; /* the model's text files, packed */
     char served_name[WORKER_NAME_MAX];
     struct wire_vectors vectors; /* that it makes of prompts */
+    struct vector_head head;     /* of the model's modules; owned */
     struct wire_kv_group group;
     struct wire_hello about; /* model, sizes, groups and fingerprint; nothing of the process */
 };
@@ -42,6 +43,11 @@ struct loaded {
  * progress. */
 MUST_CHECK int worker_load(struct loaded *l, const struct worker_settings *settings,
                            struct worker_progress *progress, struct error *err);
+/* What makes a vector of what was pooled; NULL: nothing does. */
+static inline const struct vector_head *loaded_head(const struct loaded *l) {
+    const struct vector_head *head = l->vectors.scores ? &l->model.weights.score : &l->head;
+    return head->count ? head : NULL;
+}
 /* Also of what is loaded in part, or not at all. */
 void loaded_release(struct loaded *l);
 

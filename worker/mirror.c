@@ -130,7 +130,8 @@ static void admit(struct mirror *m, const struct wire_admit *a, uint64_t admissi
                                             .prompt_count = a->prompt_count,
                                             .block_count = (uint32_t)a->block_ids.count,
                                             .failed = admit_fails(m, a),
-                                            .embeds = admit_embeds(a)};
+                                            .embeds = admit_embeds(a),
+                                            .first_count = a->sampling.first_count};
 }
 
 static int add_new_blocks(struct mirror *m, const struct wire_plan *p, uint32_t *added_at,

@@ -25,7 +25,8 @@ struct mirror_slot {
     uint64_t admission; /* unique in this process; 0: empty slot */
     uint32_t token_count, computed_count, prompt_count, block_count;
     bool ended, failed;
-    bool embeds; /* its prompt becomes a vector, and no token follows */
+    bool embeds;          /* its prompt becomes a vector, and no token follows */
+    uint32_t first_count; /* of a pair of texts: tokens of the first one; 0: it is none */
 };
 
 struct mirror_limits {

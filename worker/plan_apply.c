@@ -152,12 +152,14 @@ static void add_row(struct plan_apply *a, struct flight *f, uint32_t i, struct b
     if (row->fate != ROW_RUNS)
         return;
     if (row->prompt_rows) {
+        a->first_counts[b->runs] = a->mirror->slots[row->slot].first_count;
         a->runs[b->runs++] = (struct step_run){
             .slot = row->slot, .row_first = b->prompt_at, .token_count = row->prompt_rows};
         b->prompt_at += row->prompt_rows;
         last = b->prompt_at - 1;
     }
     if (output) {
+        a->first_counts[b->runs] = 0;
         a->runs[b->runs++] =
             (struct step_run){.slot = row->slot, .row_first = b->output_at, .token_count = output};
         b->output_at += output;
@@ -188,7 +190,8 @@ static void run_batch(struct plan_apply *a, struct flight *f) {
                                .row_count = b.prompt_at,
                                .output_count = output_count,
                                .sample_rows = a->sample_rows,
-                               .sample_count = b.samples};
+                               .sample_count = b.samples,
+                               .first_counts = a->first_counts};
     const struct sample_masks *masks = constraints_concern(a->constraints, f) ? &a->masks : NULL;
     a->masked = f;
     if (ranks_record(&l->ranks)) {
@@ -225,6 +228,7 @@ void plan_apply_init(struct plan_apply *a, struct loaded *loaded, const struct m
     *a = (struct plan_apply){.loaded = loaded, .mirror = mirror, .constraints = constraints};
     a->masks = (struct sample_masks){.await = make_masks, .ctx = a};
     a->runs = mem_calloc(2 * (size_t)slots, sizeof *a->runs);
+    a->first_counts = mem_calloc(2 * (size_t)slots, sizeof *a->first_counts);
     a->sample_rows = mem_calloc(slots, sizeof *a->sample_rows);
     a->state_rows = mem_calloc(loaded->max_step_tokens, sizeof *a->state_rows);
     a->op_numbers = mem_calloc(4 * (size_t)FLIGHT_OPS_MAX, sizeof *a->op_numbers);
@@ -232,6 +236,7 @@ void plan_apply_init(struct plan_apply *a, struct loaded *loaded, const struct m
 
 void plan_apply_release(struct plan_apply *a) {
     mem_free(a->runs);
+    mem_free(a->first_counts);
     mem_free(a->sample_rows);
     mem_free(a->state_rows);
     mem_free(a->op_numbers);

@@ -3,12 +3,15 @@
 #include <math.h>
 
 void pooling_init(struct pooling_state *p, enum wire_pooling kind, uint32_t width,
-                  uint32_t slot_count, const struct score_head *score) {
+                  uint32_t slot_count, const struct vector_head *head) {
     CHECK(kind != WIRE_POOLING_NONE && width);
-    *p = (struct pooling_state){
-        .kind = kind, .width = width, .vector_width = score ? 1 : width, .score = score};
-    if (score)
+    *p = (struct pooling_state){.kind = kind, .width = width, .vector_width = width, .head = head};
+    if (head) {
+        CHECK(head->layers[0].in == width);
+        p->vector_width = vector_head_width(head);
         p->pooled = mem_calloc(width, sizeof *p->pooled);
+        p->room = mem_calloc(2 * (size_t)vector_head_widest(head), sizeof *p->room);
+    }
     if (kind != WIRE_POOLING_LAST)
         p->held = mem_calloc((size_t)slot_count * width, sizeof *p->held);
 }
@@ -16,6 +19,7 @@ void pooling_init(struct pooling_state *p, enum wire_pooling kind, uint32_t widt
 void pooling_release(struct pooling_state *p) {
     mem_free(p->held);
     mem_free(p->pooled);
+    mem_free(p->room);
     *p = (struct pooling_state){0};
 }
 
@@ -52,22 +56,10 @@ static void hold(const struct pooling_state *p, double *held, bool first, const 
     }
 }
 
-static float apply_score(const struct score_head *h, const float *x, uint32_t width) {
-    double score = (double)h->out_bias;
-    for (uint32_t r = 0; r < width; r++) {
-        const float *row = h->dense + (size_t)r * width;
-        double sum = (double)h->dense_bias[r];
-        for (uint32_t i = 0; i < width; i++)
-            sum += (double)row[i] * (double)x[i];
-        score += (double)h->out[r] * tanh(sum);
-    }
-    return (float)score;
-}
-
 bool pooling_take(struct pooling_state *p, const struct mirror_row *row, const float *states,
                   uint32_t count, float *out) {
     double *held = p->held ? p->held + (size_t)row->slot * p->width : NULL;
-    float *pooled = p->score ? p->pooled : out;
+    float *pooled = p->head ? p->pooled : out;
     bool finite = true;
     if (held)
         hold(p, held, row->position == 0, states, count);
@@ -78,7 +70,9 @@ bool pooling_take(struct pooling_state *p, const struct mirror_row *row, const f
         pooled[i] = held ? (float)(held[i] * scale) : states[i];
         finite = finite && isfinite(pooled[i]);
     }
-    if (p->score)
-        *out = apply_score(p->score, pooled, p->width);
-    return finite && isfinite(*out);
+    if (p->head)
+        vector_head_apply(p->head, pooled, p->room, out);
+    for (uint32_t i = 0; p->head && i < p->vector_width; i++)
+        finite = finite && isfinite(out[i]);
+    return finite;
 }

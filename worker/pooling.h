@@ -10,23 +10,24 @@
 #ifndef WORKER_POOLING_H
 #define WORKER_POOLING_H
 
-#include "model/load/weights.h"
+#include "model/load/vector_head.h"
 #include "proto/messages.h"
 #include "worker/mirror.h"
 
 struct pooling_state {
     enum wire_pooling kind;
     uint32_t width;                 /* of a state */
-    uint32_t vector_width;          /* of what comes out: as wide, or 1: a score */
-    const struct score_head *score; /* borrowed; NULL: the vector is what was pooled */
-    float *pooled;                  /* owned [width], with a score */
+    uint32_t vector_width;          /* of what comes out */
+    const struct vector_head *head; /* borrowed; NULL: the vector is what was pooled */
+    float *pooled;                  /* owned [width], with a head */
+    double *room;                   /* owned, with a head: for its layers */
     double *held; /* owned [slot_count, width]; NULL: none is needed between steps */
 };
 
-/* Of a kind that is not NONE. score: a head that makes one value of what was pooled (borrowed); NULL:
- * none. */
+/* Of a kind that is not NONE. head: what makes the vector of what was pooled (borrowed); NULL: it is
+ * that. */
 void pooling_init(struct pooling_state *p, enum wire_pooling kind, uint32_t width,
-                  uint32_t slot_count, const struct score_head *score);
+                  uint32_t slot_count, const struct vector_head *head);
 /* Zeroes are fine. */
 void pooling_release(struct pooling_state *p);
 /* Rows [*first, *first + *count) of a row of a plan whose states count; count 0: none. */

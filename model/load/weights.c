@@ -79,7 +79,7 @@ static int load_head(struct loader *l) {
     return 0;
 }
 
-/* Positions with the row of the first segment added: all tokens are of that one. */
+/* Positions with the row of the first segment added, which all tokens are of. */
 static int load_typed_positions(struct loader *l) {
     const struct model_spec *spec = l->spec;
     uint32_t rows = spec->learned_positions, hidden = spec->hidden;
@@ -104,29 +104,57 @@ static int load_typed_positions(struct loader *l) {
     return rc;
 }
 
+/* A layer of the score's head: its tensors become head memory. */
+static int load_score_layer(struct loader *l, struct head_layer layer, enum weight_role weight,
+                            enum weight_role bias, bool has_bias) {
+    struct vector_head *h = &l->w->score;
+    const uint32_t product[] = {layer.out, layer.in, 0}, vector[] = {layer.out, 0};
+    layer.weight = loader_values(l, weight, 0, layer.norm ? vector : product);
+    if (!layer.weight)
+        return l->err->code;
+    h->layers[h->count++] = layer;
+    if (has_bias)
+        h->layers[h->count - 1].bias = loader_values(l, bias, 0, vector);
+    return has_bias && !h->layers[h->count - 1].bias ? l->err->code : 0;
+}
+
+static enum head_activation head_activation_of(enum activation activation) {
+    switch (activation) {
+    case ACTIVATION_SILU: return HEAD_SILU;
+    case ACTIVATION_GELU: return HEAD_GELU;
+    case ACTIVATION_RELU: return HEAD_RELU;
+    default: return HEAD_GELU_TANH; /* spec_read lets no other through */
+    }
+}
+
 static int load_score(struct loader *l) {
-    struct score_head *h = &l->w->score;
+    const struct score_spec *score = &l->spec->score;
     uint32_t hidden = l->spec->hidden;
-    h->dense = loader_values(l, ROLE_SCORE_DENSE, 0, (uint32_t[]){hidden, hidden, 0});
-    if (h->dense)
-        h->dense_bias = loader_values(l, ROLE_SCORE_DENSE_BIAS, 0, (uint32_t[]){hidden, 0});
-    if (h->dense_bias)
-        h->out = loader_values(l, ROLE_SCORE_OUT, 0, (uint32_t[]){1, hidden, 0});
-    float *bias = h->out ? loader_values(l, ROLE_SCORE_OUT_BIAS, 0, (uint32_t[]){1, 0}) : NULL;
-    if (bias)
-        h->out_bias = *bias;
-    int rc = bias ? 0 : l->err->code;
-    mem_free(bias);
-    return rc;
+    struct head_layer dense = {.in = hidden,
+                               .out = hidden,
+                               .activation = score->kind == SCORE_TANH
+                                                 ? HEAD_TANH
+                                                 : head_activation_of(score->activation)},
+                      norm = {.in = hidden, .out = hidden, .norm = true, .eps = score->norm.eps},
+                      out = {.in = hidden, .out = 1};
+    int rc = 0;
+    if (score->kind != SCORE_LINEAR)
+        rc = load_score_layer(l, dense, ROLE_SCORE_DENSE, ROLE_SCORE_DENSE_BIAS, score->dense_bias);
+    if (!rc && score->kind == SCORE_NORMED)
+        rc = load_score_layer(l, norm, ROLE_SCORE_NORM, ROLE_SCORE_NORM_BIAS, score->norm.bias);
+    return rc ? rc : load_score_layer(l, out, ROLE_SCORE_OUT, ROLE_SCORE_OUT_BIAS, score->out_bias);
 }
 
 static int load_ends(struct loader *l) {
     const struct model_spec *spec = l->spec;
     const struct product_segment positions = {ROLE_POSITIONS, 0, spec->learned_positions},
+                                 types = {ROLE_TOKEN_TYPES, 0, spec->token_types},
                                  in = {ROLE_PROJECT_IN, 0, spec->hidden},
                                  out = {ROLE_PROJECT_OUT, 0, spec->embed_dim};
     int rc = load_head(l);
-    if (!rc && spec->token_types)
+    if (!rc && spec_has_second_type(spec))
+        rc = loader_take(l, &l->w->types, &types, NULL, 1, spec->hidden, false, 0, NULL);
+    if (!rc && spec->token_types && !spec_has_second_type(spec))
         rc = load_typed_positions(l);
     else if (!rc && spec->learned_positions)
         rc = loader_matrix(l, &l->w->positions, &positions, 1, spec->hidden, false, 0);
@@ -135,7 +163,7 @@ static int load_ends(struct loader *l) {
         if (!rc)
             rc = loader_matrix(l, &l->w->project_out, &out, 1, spec->hidden, false, 0);
     }
-    if (!rc && spec->scores)
+    if (!rc && spec->score.kind)
         rc = load_score(l);
     if (!rc)
         rc = loader_norm(l, &l->w->embed_norm, &spec->embed_norm, ROLE_EMBED_NORM,
@@ -290,9 +318,7 @@ void weights_release(struct model_weights *w) {
         vec_release(&w->memory->heap);
         vec_release(&w->memory->unpacked);
     }
-    mem_free(w->score.dense);
-    mem_free(w->score.dense_bias);
-    mem_free(w->score.out);
+    vector_head_release(&w->score);
     mem_free(w->memory);
     mem_free(w->layers);
     *w = (struct model_weights){0};

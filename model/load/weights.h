@@ -17,6 +17,7 @@
 #define MODEL_WEIGHTS_H
 
 #include "formats/safetensors.h"
+#include "model/load/vector_head.h"
 #include "model/run/shard.h"
 
 struct norm_weights {
@@ -32,20 +33,15 @@ struct layer_weights {
     void *mixer, *beside, *ffn;
 };
 
-/* score = out . tanh(dense x + dense_bias) + out_bias; host memory, owned by the weights. */
-struct score_head {
-    float *dense, *dense_bias, *out; /* [width, width], [width], [width]; NULL: there is none */
-    float out_bias;
-};
-
 struct model_weights {
     struct device *dev; /* borrowed */
     /* [this rank's part of the vocabulary, embed_dim]; the same memory when tied */
     struct matrix embed, head;
     struct matrix positions; /* [learned_positions, hidden] */
+    struct matrix types;     /* [token_types, hidden] of a model that scores pairs; rows 0: none */
     struct matrix project_in, project_out;
     struct norm_weights embed_norm, final_norm;
-    struct score_head score;
+    struct vector_head score;     /* a head of one value, owned; count 0: there is none */
     struct layer_weights *layers; /* owned */
     uint64_t byte_count;          /* of matrices and vectors */
     uint32_t fp8_cols;            /* of the widest product that rounds its x to fp8; 0: none does */

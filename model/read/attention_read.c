@@ -106,7 +106,9 @@ static bool windowed(struct spec_reader *r, uint32_t i, int64_t window) {
     int listed = listed_window(r, i);
     if (r->family->window == WINDOW_LISTED)
         config_consume(r->config, r->top, "sliding_window_pattern");
-    int64_t from = read_int(r, "max_window_layers", 0);
+    int64_t from = read_int(r, "max_window_layers", 0), every = 1;
+    if (r->family->window == WINDOW_SPACED)
+        every = read_count(r, "global_attn_every_n_layers", 3, SPEC_LAYERS_MAX);
     bool rule = false;
     switch (r->family->window) {
     case WINDOW_NEVER: break;
@@ -116,6 +118,7 @@ static bool windowed(struct spec_reader *r, uint32_t i, int64_t window) {
     case WINDOW_UPPER: return listed >= 0 ? listed && window : window && i >= from;
     case WINDOW_NOPE: return listed >= 0 ? listed && window : window && without_rope(r, i, NULL);
     case WINDOW_LISTED: return listed >= 0 ? listed : window && window_by_pattern(r, i);
+    case WINDOW_SPACED: return listed >= 0 ? listed && window : window && i % every != 0;
     }
     if (listed >= 0 && listed != rule)
         read_unsupported(r, "layer_types", "another order than the family's");
@@ -139,6 +142,10 @@ static void read_window(struct spec_reader *r, uint32_t i, struct attention_spec
     if (!window)
         config_fail(r->config, ERR_INVALID, "'sliding_window' is missing");
     a->window = (uint32_t)MIN(window, SPEC_CONTEXT_MAX);
+    if (!r->spec->bidirectional)
+        return;
+    r->spec->window_ahead = a->window / 2; /* half of it on either side */
+    a->window = a->window / 2 + 1;
 }
 
 /* Chunks in layers that rotate, tempered queries in the others (Llama 4). */

@@ -9,6 +9,17 @@
     .qkv_bias = "yes", .out_bias = "yes", .norm = NORM_LAYER, .norm_bias = "yes",                  \
     .ffn = FFN_PLAIN, .ffn_bias = "yes", .kv_heads = KV_HEADS
 
+#define BERT_DEFAULTS                                                                              \
+    "{\"vocab_size\":30522,"                                                                       \
+    "\"hidden_size\":768,"                                                                         \
+    "\"num_hidden_layers\":12,"                                                                    \
+    "\"num_attention_heads\":12,"                                                                  \
+    "\"intermediate_size\":3072,"                                                                  \
+    "\"max_position_embeddings\":512,"                                                             \
+    "\"type_vocab_size\":2,"                                                                       \
+    "\"hidden_act\":\"gelu\","                                                                     \
+    "\"layer_norm_eps\":1e-12}"
+
 /* RoBERTa's positions begin behind the padding token, 1. */
 #define ROBERTA_OPTIONS                                                                            \
     ENCODER_OPTIONS,                                                                               \
@@ -22,6 +33,54 @@
                     "\"hidden_act\":\"gelu\","                                                     \
                     "\"layer_norm_eps\":1e-12}",                                                   \
         .position_offset = 2, .positions_inclusive = true
+
+/* Its class knows no layer_norm_eps and no position_embedding_type, which published files have. */
+#define MODERNBERT_OPTIONS                                                                         \
+    .defaults = "{\"vocab_size\":50368,"                                                           \
+                "\"hidden_size\":768,"                                                             \
+                "\"intermediate_size\":1152,"                                                      \
+                "\"num_hidden_layers\":22,"                                                        \
+                "\"num_attention_heads\":12,"                                                      \
+                "\"hidden_activation\":\"gelu\","                                                  \
+                "\"classifier_activation\":\"gelu\","                                              \
+                "\"max_position_embeddings\":8192,"                                                \
+                "\"norm_eps\":1e-05,"                                                              \
+                "\"local_attention\":128,"                                                         \
+                "\"global_rope_theta\":160000.0,"                                                  \
+                "\"local_rope_theta\":10000.0}",                                                   \
+    .aliases = "hidden_act:=hidden_activation sliding_window:=local_attention "                    \
+               "rope_theta:=global_rope_theta rope_local_base_freq:=local_rope_theta",             \
+    .expects = "layer_norm_eps=* position_embedding_type=* classifier_activation=* "               \
+               "classifier_bias=* classifier_pooling=* decoder_bias=* "                            \
+               "deterministic_flash_attn=* mlp_dropout=* reference_compile=* "                     \
+               "repad_logits_with_grad=* sparse_prediction=* sparse_pred_ignore_index=*",          \
+    .bidirectional = true, .norm = NORM_LAYER, .norm_bias = "norm_bias", .norm_eps = "norm_eps",   \
+    .embed_norm = "yes", .first_bare = true, .window = WINDOW_SPACED, .local_rope = true,          \
+    .qkv_bias = "attention_bias", .out_bias = "attention_bias", .ffn_bias = "mlp_bias",            \
+    .kv_heads = KV_HEADS
+
+/* Gemma 3, and the same with positions that see what is behind them (EmbeddingGemma). */
+#define GEMMA3_OPTIONS                                                                             \
+    .defaults = "{\"max_position_embeddings\":131072,"                                             \
+                "\"tie_word_embeddings\":true,"                                                    \
+                "\"vocab_size\":262208,"                                                           \
+                "\"hidden_size\":2304,"                                                            \
+                "\"intermediate_size\":9216,"                                                      \
+                "\"num_hidden_layers\":26,"                                                        \
+                "\"num_attention_heads\":8,"                                                       \
+                "\"num_key_value_heads\":4,"                                                       \
+                "\"head_dim\":256,"                                                                \
+                "\"hidden_act\":\"gelu_pytorch_tanh\","                                            \
+                "\"sliding_window\":4096,"                                                         \
+                "\"sliding_window_pattern\":6,"                                                    \
+                "\"query_pre_attn_scalar\":256,"                                                   \
+                "\"rope_theta\":1000000.0,"                                                        \
+                "\"rope_local_base_freq\":10000.0}",                                               \
+    .aliases = "hidden_act=hidden_activation", .places = PLACES_SANDWICH, .window = WINDOW_LISTED, \
+    .local_rope = true, .qk_norm = QK_NORM_HEAD, .attention_scale_of = "query_pre_attn_scalar",    \
+    .attention_cap = "attn_logit_softcapping", .logit_cap = "final_logit_softcapping",             \
+    .norm_weight_offset = 1, .embed_scale = "sqrt_hidden", .qkv_bias = "attention_bias",           \
+    .out_bias = "attention_bias"
 
 const struct family FAMILIES[] = {
     {.architectures = "LlamaForCausalLM,LLaMAForCausalLM",
@@ -192,38 +251,20 @@ const struct family FAMILIES[] = {
      .embed_scale = "sqrt_hidden",
      .qkv_bias = "attention_bias",
      .out_bias = "attention_bias"},
+    {.architectures = "Gemma3TextModel",
+     .when = "use_bidirectional_attention=true",
+     .model_types = "gemma3_text",
+     .name = "gemma3-embedding",
+     .names = &GEMMA2_NAMES,
+     .expects = "hidden_act=* cache_implementation=* use_bidirectional_attention=true",
+     .bidirectional = true,
+     GEMMA3_OPTIONS},
     {.architectures = "Gemma3ForCausalLM,Gemma3ForConditionalGeneration",
      .model_types = "gemma3_text",
      .name = "gemma3",
      .names = &GEMMA2_NAMES,
-     .defaults = "{\"max_position_embeddings\":131072,"
-                 "\"tie_word_embeddings\":true,"
-                 "\"vocab_size\":262208,"
-                 "\"hidden_size\":2304,"
-                 "\"intermediate_size\":9216,"
-                 "\"num_hidden_layers\":26,"
-                 "\"num_attention_heads\":8,"
-                 "\"num_key_value_heads\":4,"
-                 "\"head_dim\":256,"
-                 "\"hidden_act\":\"gelu_pytorch_tanh\","
-                 "\"sliding_window\":4096,"
-                 "\"sliding_window_pattern\":6,"
-                 "\"query_pre_attn_scalar\":256,"
-                 "\"rope_theta\":1000000.0,"
-                 "\"rope_local_base_freq\":10000.0}",
-     .aliases = "hidden_act=hidden_activation",
      .expects = "hidden_act=* cache_implementation=* use_bidirectional_attention=false",
-     .places = PLACES_SANDWICH,
-     .window = WINDOW_LISTED,
-     .local_rope = true,
-     .qk_norm = QK_NORM_HEAD,
-     .attention_scale_of = "query_pre_attn_scalar",
-     .attention_cap = "attn_logit_softcapping",
-     .logit_cap = "final_logit_softcapping",
-     .norm_weight_offset = 1,
-     .embed_scale = "sqrt_hidden",
-     .qkv_bias = "attention_bias",
-     .out_bias = "attention_bias"},
+     GEMMA3_OPTIONS},
     {.architectures = "Phi3ForCausalLM",
      .model_types = "phi3",
      .name = "phi3",
@@ -739,15 +780,14 @@ const struct family FAMILIES[] = {
      .model_types = "bert",
      .name = "bert",
      .names = &BERT_NAMES,
-     .defaults = "{\"vocab_size\":30522,"
-                 "\"hidden_size\":768,"
-                 "\"num_hidden_layers\":12,"
-                 "\"num_attention_heads\":12,"
-                 "\"intermediate_size\":3072,"
-                 "\"max_position_embeddings\":512,"
-                 "\"type_vocab_size\":2,"
-                 "\"hidden_act\":\"gelu\","
-                 "\"layer_norm_eps\":1e-12}",
+     .defaults = BERT_DEFAULTS,
+     ENCODER_OPTIONS},
+    {.architectures = "BertForSequenceClassification",
+     .model_types = "",
+     .name = "bert-score",
+     .names = &BERT_SCORE_NAMES,
+     .score = SCORE_TANH,
+     .defaults = BERT_DEFAULTS,
      ENCODER_OPTIONS},
     {.architectures = "RobertaModel,RobertaForMaskedLM,XLMRobertaModel,XLMRobertaForMaskedLM",
      .model_types = "roberta,xlm-roberta",
@@ -755,9 +795,23 @@ const struct family FAMILIES[] = {
      .names = &BERT_NAMES,
      ROBERTA_OPTIONS},
     {.architectures = "RobertaForSequenceClassification,XLMRobertaForSequenceClassification",
+     .model_types = "",
      .name = "roberta-score",
      .names = &ROBERTA_SCORE_NAMES,
-     .scores = true,
+     .score = SCORE_TANH,
      ROBERTA_OPTIONS},
+    {.architectures = "ModernBertModel,ModernBertForMaskedLM",
+     .model_types = "modernbert",
+     .name = "modernbert",
+     .names = &MODERNBERT_NAMES,
+     MODERNBERT_OPTIONS},
+    {.architectures = "ModernBertForSequenceClassification",
+     .model_types = "",
+     .name = "modernbert-score",
+     .names = &MODERNBERT_SCORE_NAMES,
+     .score = SCORE_NORMED,
+     .score_pooling = "classifier_pooling",
+     .score_bias = "classifier_bias",
+     MODERNBERT_OPTIONS},
 };
 const size_t FAMILY_COUNT = ARRAY_LEN(FAMILIES);

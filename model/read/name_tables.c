@@ -47,8 +47,9 @@ static const struct name_prefix OPT[] = {
 #define POST(mixer, ffn) [ROLE_MIXER_POST] = L mixer ".weight", [ROLE_FFN_POST] = L ffn ".weight"
 
 const struct name_table LLAMA_NAMES = {
-    .patterns = {ENDS, QKV, OUT, QK_NORMS("q_norm", "k_norm"), GATED, FINAL("norm"),
-                 PRE("input_layernorm", "post_attention_layernorm")},
+    .patterns =
+        {ENDS, QKV, OUT, QK_NORMS("q_norm", "k_norm"), GATED, FINAL("norm"),
+         PRE("input_layernorm", "post_attention_layernorm"), [ROLE_SCORE_OUT] = "^score.weight"},
     .ignored = USUAL_IGNORED};
 /* OLMo 2 and 3, EXAONE 4. */
 const struct name_table OLMO2_NAMES = {
@@ -207,9 +208,33 @@ static const char *const ENCODER_IGNORED[] = {"*embeddings.position_ids",
     BOTH(ROLE_FFN_NORM, ROLE_FFN_NORM_BIAS, E "output.LayerNorm")
 const struct name_table BERT_NAMES = {
     .patterns = {ENCODER_PATTERNS}, .prefixes = ENCODER, .ignored = ENCODER_IGNORED};
+static const char *const BERT_SCORE_IGNORED[] = {"*embeddings.position_ids", NULL};
+const struct name_table BERT_SCORE_NAMES = {
+    .patterns = {ENCODER_PATTERNS, BOTH(ROLE_SCORE_DENSE, ROLE_SCORE_DENSE_BIAS, "*pooler.dense"),
+                 BOTH(ROLE_SCORE_OUT, ROLE_SCORE_OUT_BIAS, "classifier")},
+    .prefixes = ENCODER,
+    .ignored = BERT_SCORE_IGNORED};
 const struct name_table ROBERTA_SCORE_NAMES = {
     .patterns = {ENCODER_PATTERNS,
                  BOTH(ROLE_SCORE_DENSE, ROLE_SCORE_DENSE_BIAS, "classifier.dense"),
                  BOTH(ROLE_SCORE_OUT, ROLE_SCORE_OUT_BIAS, "classifier.out_proj")},
     .prefixes = ENCODER,
     .ignored = ENCODER_IGNORED};
+
+static const struct name_prefix MODERNBERT[] = {{"model.", ""}, {"", ""}, {NULL, NULL}};
+static const char *const MODERNBERT_IGNORED[] = {"head.%s", "decoder.%s", NULL};
+#define MODERNBERT_PATTERNS                                                                        \
+    [ROLE_EMBED] = "*embeddings.tok_embeddings.weight",                                            \
+    BOTH(ROLE_EMBED_NORM, ROLE_EMBED_NORM_BIAS, "*embeddings.norm"),                               \
+    BOTH(ROLE_QKV, ROLE_QKV_BIAS, L "attn.Wqkv"), BOTH(ROLE_OUT, ROLE_OUT_BIAS, L "attn.Wo"),      \
+    BOTH(ROLE_MIXER_NORM, ROLE_MIXER_NORM_BIAS, L "attn_norm"),                                    \
+    BOTH(ROLE_FFN_NORM, ROLE_FFN_NORM_BIAS, L "mlp_norm"),                                         \
+    BOTH(ROLE_GATE_UP, ROLE_GATE_UP_BIAS, L "mlp.Wi"),                                             \
+    BOTH(ROLE_DOWN, ROLE_DOWN_BIAS, L "mlp.Wo"), FINAL("final_norm")
+const struct name_table MODERNBERT_NAMES = {
+    .patterns = {MODERNBERT_PATTERNS}, .prefixes = MODERNBERT, .ignored = MODERNBERT_IGNORED};
+const struct name_table MODERNBERT_SCORE_NAMES = {
+    .patterns = {MODERNBERT_PATTERNS, BOTH(ROLE_SCORE_DENSE, ROLE_SCORE_DENSE_BIAS, "head.dense"),
+                 BOTH(ROLE_SCORE_NORM, ROLE_SCORE_NORM_BIAS, "head.norm"),
+                 BOTH(ROLE_SCORE_OUT, ROLE_SCORE_OUT_BIAS, "classifier")},
+    .prefixes = MODERNBERT};

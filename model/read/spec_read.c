@@ -184,13 +184,47 @@ static bool ends_in_model(const char *architecture) {
     return len > 5 && !strcmp(architecture + len - 5, "Model");
 }
 
-/* A family's body, under a name that is not one of the family's own. */
-static bool is_body(struct spec_reader *r) {
+/* "XForSequenceClassification": with a head that scores instead. */
+static bool ends_in_classification(const char *architecture) {
+    static const char END[] = "ForSequenceClassification";
+    size_t len = strlen(architecture), end = sizeof END - 1;
+    return len > end && !strcmp(architecture + len - end, END);
+}
+
+/* Its name, where that is not one of the family's own; else "". */
+static const char *foreign_architecture(struct spec_reader *r) {
     const struct config_node *list = config_find(r->config, 0, "architectures");
     if (!list || !list->count)
-        return false;
+        return "";
     const char *name = config_node_text(r->config, config_item(r->config, list, 0));
-    return ends_in_model(name) && !list_has(r->family->architectures, ',', bytes_str(name));
+    return list_has(r->family->architectures, ',', bytes_str(name)) ? "" : name;
+}
+
+static void read_score(struct spec_reader *r, const char *foreign) {
+    const struct family *f = r->family;
+    struct score_spec *score = &r->spec->score;
+    bool linear = ends_in_classification(foreign);
+    *score = (struct score_spec){.kind = linear ? SCORE_LINEAR : f->score,
+                                 .pooling = linear ? POOLING_LAST : POOLING_CLS,
+                                 .dense_bias = true,
+                                 .out_bias = !linear};
+    if (linear && !f->names->patterns[ROLE_SCORE_OUT])
+        read_unsupported(r, "architectures", foreign);
+    if (!score->kind)
+        return;
+    const char *way = f->score_pooling ? read_text(r, f->score_pooling, "cls") : "cls";
+    if (!strcmp(way, "mean"))
+        score->pooling = POOLING_MEAN;
+    else if (strcmp(way, "cls") != 0)
+        read_unsupported(r, f->score_pooling, way);
+    if (score->kind != SCORE_NORMED)
+        return;
+    score->dense_bias = read_rule(r, f->score_bias);
+    score->norm = read_norm(r);
+    (void)read_activation(r, "classifier_activation", &score->activation);
+    if (score->activation != ACTIVATION_GELU && score->activation != ACTIVATION_GELU_TANH &&
+        score->activation != ACTIVATION_SILU && score->activation != ACTIVATION_RELU)
+        read_unsupported(r, "classifier_activation", read_text(r, "classifier_activation", ""));
 }
 
 static void read_sizes(struct spec_reader *r) {
@@ -207,8 +241,9 @@ static void read_sizes(struct spec_reader *r) {
     spec->tied_head = read_bool(r, "tie_word_embeddings", true);
     spec->head_bias = read_rule(r, f->head_bias);
     spec->bidirectional = f->bidirectional;
-    spec->scores = f->scores;
-    spec->headless = f->bidirectional || is_body(r);
+    const char *foreign = foreign_architecture(r);
+    read_score(r, foreign);
+    spec->headless = f->bidirectional || spec->score.kind || ends_in_model(foreign);
     if (f->token_types)
         spec->token_types = read_count(r, f->token_types, 2, 1024);
 }
@@ -249,7 +284,7 @@ static void read_ends(struct spec_reader *r) {
     }
 }
 
-static void place_norms(struct spec_reader *r, struct layer_spec *layer) {
+static void place_norms(struct spec_reader *r, uint32_t i, struct layer_spec *layer) {
     struct norm_spec norm = r->spec->layer_norm;
     enum norm_places places = r->family->places;
     layer->parallel = read_rule(r, r->family->parallel);
@@ -260,6 +295,8 @@ static void place_norms(struct spec_reader *r, struct layer_spec *layer) {
         layer->mixer_post = layer->ffn_post = norm;
     if (layer->parallel && r->family->one_norm)
         layer->ffn_norm.kind = NORM_NONE;
+    if (r->family->first_bare && i == 0)
+        layer->mixer_norm.kind = NORM_NONE;
     if (!layer->mixer)
         layer->mixer_norm.kind = layer->mixer_post.kind = NORM_NONE;
     if (!layer->ffn.kind)
@@ -353,7 +390,7 @@ static void read_layer(struct spec_reader *r, uint32_t i) {
     *layer = (struct layer_spec){.residual_scale = read_factor(r, f->residual_scale)};
     layer->ffn_scale = layer->residual_scale;
     read_kinds(r, i, layer);
-    place_norms(r, layer);
+    place_norms(r, i, layer);
     if (config_failed(r->config))
         return;
     const struct layer_kind *mixer = MIXERS[layer->mixer], *beside = MIXERS[layer->beside],
@@ -486,7 +523,8 @@ static const struct family *find_family(struct spec_reader *r) {
     for (size_t i = 0; *architecture && (f = family_at(i)); i++)
         if (list_has(f->architectures, ',', bytes_str(architecture)) && fits(r, f->when))
             return f;
-    bool by_type = !*architecture || r->top || ends_in_model(architecture);
+    bool by_type = !*architecture || r->top || ends_in_model(architecture) ||
+                   ends_in_classification(architecture);
     for (size_t i = 0; by_type && (f = family_at(i)); i++)
         if (list_has(f->model_types, ',', bytes_str(type)) && fits(r, f->when))
             return f;

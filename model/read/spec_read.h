@@ -19,7 +19,8 @@ enum window_rule {
     WINDOW_UPPER,    /* "use_sliding_window", from max_window_layers on */
     WINDOW_FROM,     /* by "layer_types", else from max_window_layers on */
     WINDOW_NOPE,     /* "use_sliding_window", layers without rotation */
-    WINDOW_LISTED /* by "layer_types", else by sliding_window_pattern: every n-th layer sees all */
+    WINDOW_LISTED, /* by "layer_types", else by sliding_window_pattern: every n-th layer sees all */
+    WINDOW_SPACED  /* the same, the first and every global_attn_every_n_layers-th from there */
 };
 enum norm_places {
     PLACES_PRE,      /* x + f(norm(x)) */
@@ -85,6 +86,7 @@ struct family {
     enum norm_places places;
     const char *parallel; /* rule: parallel residual */
     bool one_norm;        /* with parallel: one norm for both */
+    bool first_bare;      /* the first layer's mixer has no norm before it */
 
     /* A layer's mixer: by the list of layer types, else by the pattern of letters, else by the rule
      * that says which layers are attention, else this one. 0: attention. */
@@ -160,9 +162,11 @@ struct family {
     uint32_t position_offset;
     bool positions_inclusive; /* the context as told counts the offset */
     bool bidirectional;
-    bool scores;             /* a head of one label, RoBERTa's */
-    const char *token_types; /* field: how many segments have a row; NULL: none */
-    const char *embed_norm;  /* rule: a norm after the embedding */
+    enum score_kind score;     /* a head of one label */
+    const char *score_pooling; /* field: "cls" or "mean"; NULL: the first position */
+    const char *score_bias;    /* rule, of SCORE_NORMED's first product */
+    const char *token_types;   /* field: how many segments have a row; NULL: none */
+    const char *embed_norm;    /* rule: a norm after the embedding */
 };
 
 struct spec_reader {

@@ -32,6 +32,13 @@ static bool any_parallel(const struct model_spec *spec) {
     return false;
 }
 
+static bool any_window(const struct model_spec *spec) {
+    for (uint32_t i = 0; i < spec->layer_count; i++)
+        if (spec->layers[i].attention.window)
+            return true;
+    return false;
+}
+
 static bool any_first_values(const struct model_spec *spec) {
     for (uint32_t i = 0; i < spec->layer_count; i++)
         if (spec->layers[i].mixer && MIXERS[spec->layers[i].mixer]->uses_first)
@@ -92,6 +99,10 @@ static size_t list_buffers(struct forward *f, struct buffer out[FORWARD_BUFFERS_
     out[n++] = (struct buffer){(void **)&f->state_rows, rows * sizeof(uint32_t)};
     if (spec->bidirectional)
         out[n++] = (struct buffer){(void **)&f->row_last, rows * sizeof(uint32_t)};
+    if (spec->bidirectional && any_window(spec))
+        out[n++] = (struct buffer){(void **)&f->row_last_near, rows * sizeof(uint32_t)};
+    if (spec_has_second_type(spec))
+        out[n++] = (struct buffer){(void **)&f->row_types, rows * sizeof(uint32_t)};
     out[n++] = (struct buffer){(void **)&f->ids, rows * sizeof(uint32_t)};
     out[n++] = (struct buffer){(void **)&f->slot_ids, rows * sizeof(uint32_t)};
     out[n++] = (struct buffer){(void **)&f->positions, rows * sizeof(uint32_t)};
@@ -134,7 +145,7 @@ int forward_init(struct forward *f, const struct model *model, struct slots *slo
         return error_set(err, ERR_MEMORY, "no memory for a step of %u tokens", max_rows);
     }
     if (model->spec.bidirectional)
-        f->row_last_host = mem_calloc(max_rows, sizeof *f->row_last_host);
+        f->rows_host = mem_calloc(max_rows, sizeof *f->rows_host);
     return 0;
 }
 
@@ -143,25 +154,40 @@ void forward_release(struct forward *f) {
         return;
     for (size_t i = 0; i < FORWARD_BUFFERS_MAX; i++)
         device_free(f->dev, f->owned[i]);
-    mem_free(f->row_last_host);
+    mem_free(f->rows_host);
     *f = (struct forward){0};
 }
 
 /* ---- layers ---- */
 
-/* A run is a whole prompt, and each row sees all of it. */
-static void load_last(struct forward *f, struct stream *s, const struct step_input *in) {
+/* A run is a whole prompt, and each row sees all of it, or no more than `ahead` positions behind its
+ * own. */
+static void load_last(struct forward *f, struct stream *s, const struct step_input *in,
+                      uint32_t ahead, uint32_t *out) {
     for (uint32_t i = 0; i < in->run_count; i++)
-        for (uint32_t r = 0; r < in->runs[i].token_count; r++)
-            f->row_last_host[in->runs[i].row_first + r] = in->runs[i].token_count - 1;
-    stream_copy_in(s, f->row_last, f->row_last_host, in->row_count * sizeof *f->row_last);
+        for (uint32_t r = 0, last = in->runs[i].token_count - 1; r <= last; r++)
+            f->rows_host[in->runs[i].row_first + r] = last - r > ahead ? r + ahead : last;
+    stream_copy_in(s, out, f->rows_host, in->row_count * sizeof *out);
+}
+
+/* Rows of a pair's second text are of the second type. */
+static void load_types(struct forward *f, struct stream *s, const struct step_input *in) {
+    for (uint32_t i = 0; i < in->run_count; i++)
+        for (uint32_t r = 0, n = in->first_counts ? in->first_counts[i] : 0;
+             r < in->runs[i].token_count; r++)
+            f->rows_host[in->runs[i].row_first + r] = n && r >= n;
+    stream_copy_in(s, f->row_types, f->rows_host, in->row_count * sizeof *f->row_types);
 }
 
 void forward_load(struct forward *f, struct stream *s, const struct step_input *in) {
     CHECK(in->row_count <= f->max_rows && in->run_count <= f->max_runs &&
           in->sample_count <= f->max_rows);
     if (f->row_last)
-        load_last(f, s, in);
+        load_last(f, s, in, UINT32_MAX, f->row_last);
+    if (f->row_last_near)
+        load_last(f, s, in, f->model->spec.window_ahead, f->row_last_near);
+    if (f->row_types)
+        load_types(f, s, in);
     stream_copy_in(s, f->runs, in->runs, in->run_count * sizeof *in->runs);
     stream_copy_in(s, f->sample_rows, in->sample_rows, in->sample_count * sizeof *in->sample_rows);
     f->batch = (struct step_batch){.row_count = in->row_count,
@@ -471,6 +497,12 @@ static void embed(struct forward *f, struct stream *s) {
                                                                     .table = &w->positions,
                                                                     .offset = spec->position_offset,
                                                                     .batch = &f->batch});
+    if (f->row_types) {
+        struct step_batch types = f->batch; /* a type in the place of a position */
+        types.positions = f->row_types;
+        f->dev->ops->rows->add_positions(
+            s, &(struct op_add_positions){.x = f->delta, .table = &w->types, .batch = &types});
+    }
     if (spec->embed_norm.kind)
         norm_delta(f, s, &spec->embed_norm, &w->embed_norm);
     stream_fill(s, f->x, 0, (size_t)f->batch.row_count * spec->hidden * sizeof *f->x);

@@ -46,10 +46,12 @@ struct forward {
     uint32_t *state_rows;                               /* [max_rows] */
     /* [max_rows] with bidirectional attention, else NULL: the last position that a row sees */
     uint32_t *row_last;
-    uint32_t *row_last_host; /* owned, host memory: what is copied there */
-    uint32_t *masks;         /* [max_runs, forward_mask_words] */
-    uint32_t *mask_rows;     /* [max_rows]: as op_sample's */
-    bool constrained;        /* mask_rows is not ROW_NONE throughout */
+    uint32_t *row_last_near; /* the same in layers with a window; NULL where none has one */
+    uint32_t *row_types; /* [max_rows] of a model that scores pairs, else NULL: row of the types */
+    uint32_t *rows_host; /* owned, host memory [max_rows]: what is copied there */
+    uint32_t *masks;     /* [max_runs, forward_mask_words] */
+    uint32_t *mask_rows; /* [max_rows]: as op_sample's */
+    bool constrained;    /* mask_rows is not ROW_NONE throughout */
     struct step_batch batch; /* of the current step */
     /* Of the current layer's step: act [rows, hidden] both. */
     const void *in;
@@ -74,6 +76,9 @@ struct step_input {
     uint32_t run_count, row_count, output_count;
     const uint32_t *sample_rows; /* host */
     uint32_t sample_count;
+    /* host [run_count]: of a run that is a pair of texts, how many tokens are the first one's (0: all);
+     * NULL: no run is one */
+    const uint32_t *first_counts;
 };
 
 /* Which tokens a step's rows may sample: masks as op_sample has them, on the host. */

@@ -282,21 +282,22 @@ static void attention_step(struct forward *f, struct stream *s, uint32_t layer) 
                                   .kv = &kv,
                                   .batch = &f->batch},
              &b);
-    f->dev->ops->attention(
-        s, &(struct op_attention){.out = b.mixed,
-                                  .qkv = b.qkv,
-                                  .heads = a->heads,
-                                  .window = a->window,
-                                  .scale = a->scale,
-                                  .sinks = w->sinks,
-                                  .soft_cap = a->soft_cap,
-                                  .slopes = w->slopes,
-                                  .chunk = a->chunk,
-                                  .last = f->model->spec.bidirectional ? f->row_last : NULL,
-                                  .class_rows = f->batch.output_count,
-                                  .kv = &kv,
-                                  .batch = &f->batch,
-                                  .scratch = b.scratch});
+    f->dev->ops->attention(s, &(struct op_attention){.out = b.mixed,
+                                                     .qkv = b.qkv,
+                                                     .heads = a->heads,
+                                                     .window = a->window,
+                                                     .scale = a->scale,
+                                                     .sinks = w->sinks,
+                                                     .soft_cap = a->soft_cap,
+                                                     .slopes = w->slopes,
+                                                     .chunk = a->chunk,
+                                                     .last = a->window && f->row_last_near
+                                                                 ? f->row_last_near
+                                                                 : f->row_last,
+                                                     .class_rows = f->batch.output_count,
+                                                     .kv = &kv,
+                                                     .batch = &f->batch,
+                                                     .scratch = b.scratch});
     if (a->output_gate)
         attention_gate_apply(f, s, a, b.mixed, b.gate);
     forward_product_out(f, s, b.mixed, &w->out);

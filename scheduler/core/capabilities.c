@@ -97,7 +97,8 @@ static void geometry_init(struct sched *s, struct replica *r, const struct rank_
 
 static bool vectors_are_same(const struct wire_vectors *a, const struct wire_vectors *b) {
     return a->pooling == b->pooling && a->width == b->width && a->normalize == b->normalize &&
-           a->whole_prompts == b->whole_prompts && a->only == b->only && a->scores == b->scores;
+           a->whole_prompts == b->whole_prompts && a->only == b->only && a->scores == b->scores &&
+           a->bare == b->bare;
 }
 
 static bool geometry_is_same(const struct replica *r, const struct rank_capabilities *own) {

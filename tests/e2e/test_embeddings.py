@@ -210,6 +210,27 @@ def test_rerank_and_score_by_cosine():
             assert status == 400 and answer["error"]["param"] == param, (body, answer)
 
 
+def test_cross_encoders_of_each_kind():
+    """Segments, poolings and heads of every family, and a score that its files want as it is: against sentence-transformers' CrossEncoder."""
+    goldens = Path(__file__).resolve().parents[1] / "goldens" / "embeddings"
+    expected = {n: w for n, w in json.loads((goldens / "expected.json").read_text()).items() if "pairs" in w and n != "xlm-roberta-rank"}
+    assert len(expected) >= 5
+    for name, want in expected.items():
+        first, second = [p[0] for p in want["pairs"]], [p[1] for p in want["pairs"]]
+        with Serve(model=goldens / name, args=["--compute", "f32"]) as s:
+            status, body, _ = s.post("/v1/score", {"text_1": first, "text_2": second})
+            assert status == 200, (name, body)
+            assert max(abs(d["score"] - w) for d, w in zip(body["data"], want["scores"])) < 1e-4, (name, body, want["scores"])
+            ranked = s.post("/v1/rerank", {"query": first[0], "documents": second})[1]["results"]
+            assert abs(next(r["relevance_score"] for r in ranked if r["index"] == 0) - want["scores"][0]) < 1e-4, (name, ranked)
+            if name == "bert-rank":  # cut at either end, each token keeps its text's segment
+                long = "the quick fox jumps over " * 20
+                last = s.post("/v1/score", {"text_1": "fox", "text_2": long, "truncate_prompt_tokens": 20})[1]["data"][0]["score"]
+                # [CLS] fox [SEP], 16 words, [SEP]
+                whole = s.post("/v1/score", {"text_1": "fox", "text_2": " ".join(long.split()[:16])})[1]["data"][0]["score"]
+                assert abs(last - whole) < 1e-6, (last, whole)
+
+
 def test_cross_encoder():
     """One label for a pair, against sentence-transformers' CrossEncoder."""
     goldens = Path(__file__).resolve().parents[1] / "goldens" / "embeddings"

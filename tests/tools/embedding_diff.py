@@ -20,7 +20,7 @@ import make
 import torch
 import transformers
 from sentence_transformers import CrossEncoder, SentenceTransformer
-from sentence_transformers.models import Normalize, Pooling, Transformer
+from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
 
 TOLERANCE = 1e-4
 ACTIVATIONS = ["gelu", "gelu_new", "relu"]
@@ -50,7 +50,45 @@ def qwen3(rng):
                                             tie_word_embeddings=rng.random() < 0.5, rope_theta=rng.choice([1e4, 1e6]), **s)
 
 
-KINDS = {"bert": bert, "xlm-roberta": xlm_roberta, "qwen3": qwen3, "cross-encoder": xlm_roberta}
+def modernbert(rng, **more):
+    tokens, vocab = make.cls_and_sep()
+    s = sizes(rng)
+    s["hidden_activation"] = s.pop("hidden_act")
+    return tokens, transformers.ModernBertConfig(vocab_size=vocab, max_position_embeddings=256, local_attention=rng.choice([2, 5, 12, 128]),
+                                                 global_attn_every_n_layers=rng.choice([1, 2, 3]), norm_bias=rng.random() < 0.3,
+                                                 attention_bias=rng.random() < 0.3, mlp_bias=rng.random() < 0.3, **make.IDS, **s, **more)
+
+
+def gemma(rng):
+    tokens, vocab = make.bos_and_eos()
+    s = sizes(rng)
+    s["hidden_activation"] = "gelu_pytorch_tanh" if s.pop("hidden_act") else ""
+    kinds = ["sliding_attention", "full_attention"]
+    return tokens, transformers.Gemma3TextConfig(vocab_size=vocab, max_position_embeddings=256, num_key_value_heads=1, head_dim=rng.choice([8, 16, 24]),
+                                                 sliding_window=rng.choice([2, 7, 16, 512]), query_pre_attn_scalar=rng.choice([8, 16, 256]),
+                                                 use_bidirectional_attention=True,
+                                                 layer_types=[rng.choice(kinds) for _ in range(s["num_hidden_layers"])], **s)
+
+
+def cross_encoder(rng, **more):
+    kind = rng.choice([bert_scores, xlm_roberta, modernbert, qwen3_scores])
+    if kind is modernbert:
+        more |= dict(classifier_pooling=rng.choice(["cls", "mean"]), classifier_bias=rng.random() < 0.5, classifier_activation=rng.choice(["gelu", "silu"]))
+    return kind(rng, **more)
+
+
+def bert_scores(rng, **more):
+    tokens, vocab = make.wordpiece()
+    return tokens, transformers.BertConfig(vocab_size=vocab, max_position_embeddings=64, **sizes(rng), **more)
+
+
+def qwen3_scores(rng, **more):
+    tokens, config = qwen3(rng)
+    config.num_labels, config.pad_token_id = more["num_labels"], 0
+    return tokens, config
+
+
+KINDS = {"bert": bert, "xlm-roberta": xlm_roberta, "qwen3": qwen3, "modernbert": modernbert, "gemma": gemma, "cross-encoder": cross_encoder}
 POOLINGS = ["mean", "cls", "max", "lasttoken"]
 
 
@@ -70,12 +108,21 @@ def build(rng, kind, folder):
     if score:
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
+        if isinstance(config, transformers.BertConfig):
+            make.add_field(os.path.join(folder, "tokenizer_config.json"), "model_input_names", ["input_ids", "token_type_ids", "attention_mask"])
         return CrossEncoder(folder, device="cpu"), "scores"
     way, normalize = rng.choice(POOLINGS), rng.random() < 0.5
     with tempfile.TemporaryDirectory() as plain:
         model.save_pretrained(plain)
         tokenizer.save_pretrained(plain)
-        modules = [Transformer(plain), Pooling(config.hidden_size, pooling_mode=way)] + ([Normalize()] if normalize else [])
+        modules = [Transformer(plain), Pooling(config.hidden_size, pooling_mode=way)]
+        width = config.hidden_size
+        for _ in range(rng.choice([0, 0, 1, 2])):
+            out_width = rng.randrange(5, 70)
+            modules.append(Dense(width, out_width, bias=rng.random() < 0.5, activation_function=rng.choice([torch.nn.Identity(), torch.nn.Tanh(), torch.nn.GELU()])))
+            make.draw(modules[-1], rng.randrange(2**31))
+            width = out_width
+        modules += [Normalize()] if normalize else []
         whole = SentenceTransformer(modules=modules, device="cpu")
         whole.save(folder)
     return whole, f"{way}{', normalized' if normalize else ''}"
@@ -88,10 +135,11 @@ def off(got, want):
 def compare(server, kind, reference, rng):
     """The largest error."""
     if kind == "cross-encoder":
-        pairs = [(rng.choice(texts(rng, False)), t) for t in texts(rng, False)]
+        drawn = [(rng.choice(texts(rng, False)), t) for t in texts(rng, False)]
+        pairs = [p for p in drawn if len(reference.tokenizer(*p)["input_ids"]) <= 64]
         want = [float(x) for x in reference.predict(pairs, convert_to_numpy=True)]
         got = [d["score"] for d in server.post("/v1/score", {"text_1": [p[0] for p in pairs], "text_2": [p[1] for p in pairs]})[1]["data"]]
-        query, documents = pairs[0][0], [p[1] for p in pairs]
+        query, documents = "a fox", [p[1] for p in pairs]
         ranked = {r["index"]: r["relevance_score"] for r in server.post("/v1/rerank", {"query": query, "documents": documents})[1]["results"]}
         scores = [float(x) for x in reference.predict([(query, d) for d in documents], convert_to_numpy=True)]
         return max([abs(a - b) for a, b in zip(got, want)] + [abs(ranked[i] - s) for i, s in enumerate(scores)])

@@ -87,6 +87,42 @@ static int push_id(struct tokenizer *t, struct token_vec *to, struct json_value 
     return 0;
 }
 
+static struct json_value special_ids(struct json_value specials, struct json_value special) {
+    return json_get(json_get_bytes(specials, json_text(json_get(special, "id"))), "ids");
+}
+
+/* TemplateProcessing "pair"; one that is not as ours counts as none. */
+static void load_pair_template(struct tokenizer *t, struct json_value json) {
+    struct json_value pair = json_get(json, "pair"), specials = json_get(json, "special_tokens");
+    struct pair_rule rule = {.there = true};
+    uint32_t texts = 0;
+    for (size_t i = 0; i < json_count(pair); i++) {
+        struct json_value sequence = json_get(json_at(pair, i), "Sequence"),
+                          special = json_get(json_at(pair, i), "SpecialToken");
+        bool text = sequence.kind == JSON_IS_OBJECT;
+        struct json_value type = json_get(text ? sequence : special, "type_id"),
+                          ids = special_ids(specials, special);
+        bool second = type.kind == JSON_IS_INT && type.integer;
+        if (text) {
+            rule.second_type = texts == 1 && second;
+            rule.there =
+                rule.there && texts < 2 && json_is(json_get(sequence, "id"), texts ? "B" : "A");
+            texts++;
+            continue;
+        }
+        for (size_t k = 0; k < json_count(ids) && rule.there; k++) {
+            struct json_value id = json_at(ids, k);
+            rule.there = id.kind == JSON_IS_INT && id.integer >= 0 &&
+                         id.integer < tokenizer_vocab_count(t) && rule.counts[texts] < PAIR_IDS_MAX;
+            if (rule.there)
+                rule.ids[texts][rule.counts[texts]++] = (uint32_t)id.integer;
+            rule.between_first += rule.there && texts == 1 && !second;
+        }
+    }
+    if (rule.there && texts == 2)
+        t->pair = rule;
+}
+
 /* TemplateProcessing "single": special tokens before and after the sequence. */
 static int load_template(struct tokenizer *t, struct json_value json, struct post *p,
                          struct error *err) {
@@ -100,8 +136,7 @@ static int load_template(struct tokenizer *t, struct json_value json, struct pos
             to = &p->after;
             continue;
         }
-        struct json_value ids =
-            json_get(json_get_bytes(specials, json_text(json_get(special, "id"))), "ids");
+        struct json_value ids = special_ids(specials, special);
         for (size_t k = 0; !rc && k < json_count(ids); k++)
             rc = push_id(t, to, json_at(ids, k), err);
     }
@@ -111,8 +146,19 @@ static int load_template(struct tokenizer *t, struct json_value json, struct pos
 /* BertProcessing and RobertaProcessing: ["</s>", 2] and the like. */
 static int load_pair(struct tokenizer *t, struct json_value json, struct post *p,
                      struct error *err) {
+    bool one_type = json_is(json_get(json, "type"), "RobertaProcessing");
     int rc = push_id(t, &p->before, json_at(json_get(json, "cls"), 1), err);
-    return rc ? rc : push_id(t, &p->after, json_at(json_get(json, "sep"), 1), err);
+    if (!rc)
+        rc = push_id(t, &p->after, json_at(json_get(json, "sep"), 1), err);
+    if (rc)
+        return rc;
+    uint32_t cls = p->before.items[0], sep = p->after.items[0];
+    t->pair = (struct pair_rule){.ids = {{cls}, {sep, sep}, {sep}},
+                                 .counts = {1, one_type ? 2 : 1, 1},
+                                 .between_first = 1,
+                                 .second_type = !one_type,
+                                 .there = true};
+    return 0;
 }
 
 /* ByteLevel and RobertaProcessing. */
@@ -135,8 +181,13 @@ static int load_post(struct tokenizer *t, struct json_value json, unsigned depth
     bool pair = json_is(type, "BertProcessing") || json_is(type, "RobertaProcessing");
     if (pair || json_is(type, "TemplateProcessing")) {
         struct post p = {0};
+        bool again = t->prefix.count || t->suffix.count || t->pair.there;
         int rc = pair ? load_pair(t, json, &p, err) : load_template(t, json, &p, err);
+        if (!rc && !pair)
+            load_pair_template(t, json);
         wrap(t, &p);
+        if (again) /* one around another: as each text alone */
+            t->pair = (struct pair_rule){0};
         return rc;
     }
     if (!json_is(type, "Sequence") || depth > 8)

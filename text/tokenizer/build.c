@@ -109,6 +109,7 @@ static void replace_post(struct tokenizer *t, struct json_value config, uint32_t
     if (before.kind == JSON_IS_ABSENT && after.kind == JSON_IS_ABSENT)
         return;
     t->prefix.count = t->suffix.count = 0;
+    t->pair = (struct pair_rule){0};
     t->trims_offsets = false;
     set_end(&t->prefix, before, bos);
     set_end(&t->suffix, after, eos);

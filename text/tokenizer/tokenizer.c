@@ -373,6 +373,33 @@ uint32_t tokenizer_bos(const struct tokenizer *t) {
 struct tokens tokenizer_eos(const struct tokenizer *t) {
     return (struct tokens){t->eos, t->eos_count};
 }
+static void push_ids(struct token_vec *out, const uint32_t *ids, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        vec_push(out, ids[i]);
+}
+
+void tokenizer_join(const struct tokenizer *t, struct tokens first, struct tokens second,
+                    struct token_vec *out, uint32_t *first_count) {
+    const struct pair_rule *r = &t->pair;
+    *first_count = 0;
+    if (r->there) {
+        if (r->second_type)
+            *first_count = r->counts[0] + (uint32_t)first.count + r->between_first;
+        push_ids(out, r->ids[0], r->counts[0]);
+        push_ids(out, first.ids, first.count);
+        push_ids(out, r->ids[1], r->counts[1]);
+        push_ids(out, second.ids, second.count);
+        push_ids(out, r->ids[2], r->counts[2]);
+        return;
+    }
+    const struct tokens texts[] = {first, second};
+    for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
+        push_ids(out, t->prefix.items, t->prefix.count);
+        push_ids(out, texts[i].ids, texts[i].count);
+        push_ids(out, t->suffix.items, t->suffix.count);
+    }
+}
+
 struct tokens tokenizer_prefix(const struct tokenizer *t) {
     return (struct tokens){t->prefix.items, t->prefix.count};
 }

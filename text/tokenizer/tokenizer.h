@@ -69,6 +69,12 @@ void tokenizer_free(struct tokenizer **t);
 MUST_CHECK int tokenizer_encode(const struct tokenizer *t, struct bytes text, unsigned flags,
                                 struct token_vec *out, struct error *err);
 
+/* Appends two texts' ids (without the post-processor's tokens) as the post-processor puts them into one
+ * prompt. *first_count: where tokens of the second text have another type, so many from the start on
+ * are of the first one's; else 0. */
+void tokenizer_join(const struct tokenizer *t, struct tokens first, struct tokens second,
+                    struct token_vec *out, uint32_t *first_count);
+
 /* The same, with what each id stands for: characters (not bytes) of text, as HF's Encoding.offsets,
  * or, for a SentencePiece model, as its pieces' begin and end. Spans may overlap (a character cut
  * between tokens belongs to each) and be empty; tokens that TOKENIZE_ADD_SPECIAL puts around the

@@ -72,6 +72,16 @@ struct token_text {
     uint8_t flags;       /* a byte token: its text is that one byte */
 };
 
+enum { PAIR_IDS_MAX = 8 };
+
+/* The post-processor's tokens around two texts: before the first, between them, behind the second. */
+struct pair_rule {
+    uint32_t ids[3][PAIR_IDS_MAX], counts[3];
+    uint32_t between_first; /* of those between: so many are of the first text's type */
+    bool second_type;       /* the second text has a type of its own */
+    bool there;             /* else each text has those of a text alone */
+};
+
 struct tokenizer {
     struct vocab vocab;
     enum model_kind model;
@@ -88,6 +98,7 @@ struct tokenizer {
     struct buf texts;               /* empty where keys are raw bytes */
     struct token_text *token_texts; /* by id; owned; NULL where keys are raw bytes */
     struct token_vec prefix, suffix;
+    struct pair_rule pair;
     bool trims_offsets;     /* the post-processor takes white space off tokens' offsets, */
     bool trim_keeps_prefix; /* but not the space that stands in front of all */
     bool spm_offsets;       /* those of SentencePiece, not of HF */

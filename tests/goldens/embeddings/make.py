@@ -17,7 +17,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
 import transformers
 from sentence_transformers import CrossEncoder, SentenceTransformer
-from sentence_transformers.models import Normalize, Pooling, Transformer
+from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -59,6 +59,29 @@ def byte_pairs():
                                                 model_max_length=256), t.get_vocab_size()
 
 
+def cls_and_sep():
+    """ModernBERT's: pieces of bytes between [CLS] and [SEP], and no segments."""
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer, t.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    t.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=300, special_tokens=["[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]"],
+                                                     initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    t.post_processor = processors.TemplateProcessing("[CLS] $A [SEP]", "[CLS] $A [SEP] $B [SEP]", [("[CLS]", 1), ("[SEP]", 2)])
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=t, unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]", pad_token="[PAD]",
+                                                mask_token="[MASK]", model_max_length=256), t.get_vocab_size()
+
+
+def bos_and_eos():
+    """Gemma's: <bos> before a text, <eos> behind it."""
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer, t.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    t.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=300, special_tokens=["<pad>", "<eos>", "<bos>"],
+                                                     initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    t.post_processor = processors.TemplateProcessing("<bos> $A <eos>", None, [("<bos>", 2), ("<eos>", 1)])
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=t, bos_token="<bos>", eos_token="<eos>", pad_token="<pad>", model_max_length=256), \
+        t.get_vocab_size()
+
+
+IDS = dict(pad_token_id=3, bos_token_id=1, cls_token_id=1, eos_token_id=2, sep_token_id=2)  # of cls_and_sep
 SMALL = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48)
 CASES = {
     "bert-mean": (wordpiece, transformers.BertConfig, dict(SMALL, max_position_embeddings=64), "mean", True),
@@ -66,7 +89,16 @@ CASES = {
     "xlm-roberta-cls": (unigram, transformers.XLMRobertaConfig, dict(SMALL, max_position_embeddings=66, type_vocab_size=1), "cls", True),
     "qwen3-last": (byte_pairs, transformers.Qwen3Config,
                    dict(SMALL, num_key_value_heads=2, head_dim=16, max_position_embeddings=256, tie_word_embeddings=True), "lasttoken", True),
+    # windows far narrower than the longest text
+    "modernbert-mean": (cls_and_sep, transformers.ModernBertConfig,
+                        dict(SMALL, **IDS, num_hidden_layers=5, max_position_embeddings=256, local_attention=12, global_attn_every_n_layers=3), "mean", True),
+    "gemma-dense": (bos_and_eos, transformers.Gemma3TextConfig,
+                    dict(SMALL, num_hidden_layers=4, num_key_value_heads=2, head_dim=16, max_position_embeddings=256, sliding_window=16,
+                         query_pre_attn_scalar=16, use_bidirectional_attention=True,
+                         layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]), "mean", True),
 }
+# What follows the pooling: (values in, values out, bias, what it goes through) each.
+DENSE = {"gemma-dense": [(32, 48, False, torch.nn.Identity()), (48, 24, True, torch.nn.Tanh())]}
 
 
 def draw(model, seed):
@@ -89,9 +121,14 @@ def make(name, seed):
     with tempfile.TemporaryDirectory() as plain:
         model.save_pretrained(plain)
         tokenizer.save_pretrained(plain)
-        modules = [Transformer(plain), Pooling(config.hidden_size, pooling_mode=way)] + ([Normalize()] if normalize else [])
-        whole = SentenceTransformer(modules=modules, device="cpu")
+        modules = [Transformer(plain), Pooling(config.hidden_size, pooling_mode=way)]
+        for i, (width, out_width, bias, activation) in enumerate(DENSE.get(name, [])):
+            modules.append(Dense(width, out_width, bias=bias, activation_function=activation))
+            draw(modules[-1], seed + 1000 * (i + 1))
+        whole = SentenceTransformer(modules=modules + ([Normalize()] if normalize else []), device="cpu")
         whole.save(out)
+    again = SentenceTransformer(out, device="cpu")  # what was saved is what is compared with
+    assert all(abs(again.encode(t) - whole.encode(t)).max() < 1e-6 for t in TEXTS if t)
     for root, _, files in os.walk(out):
         for f in files:
             if f.endswith(".md"):
@@ -105,29 +142,68 @@ def make(name, seed):
 PAIRS = [("the quick fox", "A fox jumps over the lazy dog."), ("numbers", "12345"), ("dog", "text and numbers " * 6), ("a", "fox")]
 
 
+RANKS = {
+    "xlm-roberta-rank": (unigram, transformers.XLMRobertaConfig, dict(SMALL, max_position_embeddings=66, type_vocab_size=1), None),
+    # two segments, of which the second begins behind the first [SEP]
+    "bert-rank": (wordpiece, transformers.BertConfig, dict(SMALL, max_position_embeddings=64), None),
+    # shown as the model gives it, as its files say
+    "bert-rank-bare": (wordpiece, transformers.BertConfig, dict(SMALL, max_position_embeddings=64), torch.nn.Identity()),
+    "modernbert-rank": (cls_and_sep, transformers.ModernBertConfig,
+                        dict(SMALL, **IDS, num_hidden_layers=5, max_position_embeddings=256, local_attention=12, classifier_pooling="mean"), None),
+    "modernbert-rank-cls": (cls_and_sep, transformers.ModernBertConfig,
+                            dict(SMALL, **IDS, max_position_embeddings=256, local_attention=12, classifier_pooling="cls", classifier_bias=True, norm_bias=True),
+                            None),
+    "qwen3-rank": (byte_pairs, transformers.Qwen3Config,
+                   dict(SMALL, num_key_value_heads=2, head_dim=16, max_position_embeddings=256, tie_word_embeddings=True, pad_token_id=0), None),
+}
+
+
+def as_published(path):
+    """ModernBERT's fields as transformers 4 wrote them and most files have them, with those that its configuration class passes over."""
+    config = json.load(open(path))
+    for field in ("layer_types", "rope_parameters", "dtype"):
+        config.pop(field, None)
+    config |= {"global_attn_every_n_layers": 3, "global_rope_theta": 160000.0, "local_rope_theta": 10000.0, "layer_norm_eps": 1e-05,
+               "position_embedding_type": "absolute", "reference_compile": False, "repad_logits_with_grad": False, "torch_dtype": "float32"}
+    json.dump(config, open(path, "w"), indent=2)
+
+
+def add_field(path, field, value):
+    content = json.load(open(path)) | {field: value}
+    json.dump(content, open(path, "w"), indent=2)
+
+
 def make_pairs(name, seed):
-    """A cross-encoder: one label, whose sigmoid is the score."""
-    tokenizer, vocab = unigram()
-    config = transformers.XLMRobertaConfig(vocab_size=vocab, **dict(SMALL, max_position_embeddings=66, type_vocab_size=1, num_labels=1))
+    """A cross-encoder: one label, whose sigmoid is the score, unless its files say otherwise."""
+    tokens, config_class, options, activation = RANKS[name]
+    tokenizer, vocab = tokens()
+    config = config_class(vocab_size=vocab, num_labels=1, **options)
     model = transformers.AutoModelForSequenceClassification.from_config(config).eval()
     draw(model, seed)
     out = os.path.join(HERE, name)
     shutil.rmtree(out, ignore_errors=True)
     model.save_pretrained(out)
     tokenizer.save_pretrained(out)
+    if config_class is transformers.BertConfig:  # as BertTokenizer has it
+        add_field(os.path.join(out, "tokenizer_config.json"), "model_input_names", ["input_ids", "token_type_ids", "attention_mask"])
+    if name == "modernbert-rank":
+        as_published(os.path.join(out, "config.json"))
+    if activation is not None:  # where releases before 5 wrote it, and most files have it
+        add_field(os.path.join(out, "config.json"), "sentence_transformers", {"activation_fn": "torch.nn.modules.linear.Identity", "version": "4.1.0"})
     scores = CrossEncoder(out, device="cpu").predict(PAIRS, convert_to_numpy=True)
     return {"pairs": PAIRS, "scores": [float(f"{x:.8g}") for x in scores]}
 
 
 def main():
-    names = sys.argv[1:] or list(CASES)
+    names = sys.argv[1:] or list(CASES) + list(RANKS)
     path = os.path.join(HERE, "expected.json")
     expected = json.load(open(path)) if os.path.exists(path) else {}
     for i, name in enumerate(CASES):
         if name in names:
             expected[name] = make(name, 100 + i)
-    if "xlm-roberta-rank" in (sys.argv[1:] or ["xlm-roberta-rank"]):
-        expected["xlm-roberta-rank"] = make_pairs("xlm-roberta-rank", 200)
+    for i, name in enumerate(RANKS):
+        if name in names:
+            expected[name] = make_pairs(name, 200 + i)
     with open(path, "w") as f:
         json.dump(expected, f, separators=(",", ":"))
         f.write("\n")

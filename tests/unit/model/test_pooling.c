@@ -19,6 +19,10 @@ static void put(const char *dir, const char *name, const char *text) {
 #define NETWORK MODULE("", "models.Transformer")
 #define POOLED  "[" NETWORK "," MODULE("1_Pooling", "models.Pooling") "]"
 
+#define POOLED_AND(more) "[" NETWORK "," MODULE("1_Pooling", "models.Pooling") "," more "]"
+#define DENSE            MODULE("", "models.Dense")
+#define MEAN             "{\"pooling_mode_mean_tokens\":true}"
+
 TEST(modules_say_how_embeddings_are_pooled) {
     static const struct {
         const char *modules, *pooling;
@@ -45,8 +49,13 @@ TEST(modules_say_how_embeddings_are_pooled) {
         {POOLED, "{\"pooling_mode_cls_token\":true,\"pooling_mode_max_tokens\":true}",
          ERR_UNSUPPORTED, POOLING_NONE, false, "2 ways"},
         {POOLED, "{}", ERR_UNSUPPORTED, POOLING_NONE, false, "0 ways"},
+        {"[" NETWORK "," MODULE("2_CNN", "models.CNN") "]", NULL, ERR_UNSUPPORTED, POOLING_NONE,
+         false, "'CNN'"},
         {"[" NETWORK "," MODULE("2_Dense", "models.Dense") "]", NULL, ERR_UNSUPPORTED, POOLING_NONE,
-         false, "'Dense'"},
+         false, "'Dense' where it is not offered"},
+        {POOLED_AND(MODULE("2_Normalize", "models.Normalize") "," DENSE), MEAN, ERR_UNSUPPORTED,
+         POOLING_NONE, false, "'Dense' where it is not offered"},
+        {POOLED_AND(DENSE), MEAN, ERR_INVALID, POOLING_NONE, false, "'in_features'"},
         {"[" MODULE("../x", "models.Pooling") "]", NULL, ERR_INVALID, POOLING_NONE, false,
          "outside"},
         {"[" MODULE("/etc", "models.Pooling") "]", NULL, ERR_INVALID, POOLING_NONE, false,
@@ -70,6 +79,75 @@ TEST(modules_say_how_embeddings_are_pooled) {
             EXPECT(spec.kind == cases[i].kind && spec.normalize == cases[i].normalize);
         else if (!strstr(err.text, cases[i].error))
             check_fail(__FILE__, __LINE__, "case %zu: '%s'", i, err.text);
+    }
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    CHECK(system(command) == 0);
+}
+
+/* What cannot be computed as its config says is refused by name. */
+TEST(layers_that_we_lack_are_refused) {
+    static const struct {
+        const char *config, *error;
+    } CASES[] = {
+        {"{\"in_features\":32,\"out_features\":0}", "'out_features'"},
+        {"{\"in_features\":32,\"out_features\":8,\"use_residual\":true}", "'use_residual'"},
+        {"{\"in_features\":32,\"out_features\":8,\"module_input_name\":\"token_embeddings\"}",
+         "'sentence_embedding'"},
+        {"{\"in_features\":32,\"out_features\":8,"
+         "\"activation_function\":\"torch.nn.modules.activation.Mish\"}",
+         "'torch.nn.modules.activation.Mish'"},
+        {"{\"in_features\":32,\"out_features\":8}", "safetensors"},
+    };
+    char dir[] = "/tmp/trireme-pooling-XXXXXX", command[128], inner[64];
+    CHECK(mkdtemp(dir));
+    snprintf(inner, sizeof inner, "%s/1_Pooling", dir);
+    CHECK(mkdir(inner, 0700) == 0);
+    snprintf(inner, sizeof inner, "%s/2_Dense", dir);
+    CHECK(mkdir(inner, 0700) == 0);
+    put(dir, "modules.json", POOLED_AND(MODULE("2_Dense", "models.Dense")));
+    put(dir, "1_Pooling/config.json", MEAN);
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct pooling_spec spec;
+        struct error err = {0};
+        put(dir, "2_Dense/config.json", CASES[i].config);
+        EXPECT(pooling_read(dir, &spec, &err) != 0);
+        if (!strstr(err.text, CASES[i].error) || spec.head.count)
+            check_fail(__FILE__, __LINE__, "case %zu: '%s'", i, err.text);
+    }
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    CHECK(system(command) == 0);
+}
+
+/* The newest place counts before older ones. */
+TEST(files_say_what_becomes_of_a_score) {
+    static const struct {
+        const char *own, *config;
+        int rc;
+        bool bare;
+    } CASES[] = {
+        {"{}", "{}", 0, false},
+        {"{\"activation_fn\":\"torch.nn.modules.linear.Identity\"}", "{}", 0, true},
+        {"{\"activation_fn\":\"torch.nn.modules.activation.Sigmoid\"}",
+         "{\"sentence_transformers\":{\"activation_fn\":\"torch.nn.modules.linear.Identity\"}}", 0,
+         false},
+        {"{}",
+         "{\"sentence_transformers\":{\"activation_fn\":\"torch.nn.modules.linear.Identity\"}}", 0,
+         true},
+        {"{}", "{\"sbert_ce_default_activation_function\":\"torch.nn.modules.linear.Identity\"}", 0,
+         true},
+        {"{}", "{\"sbert_ce_default_activation_function\":null}", 0, false},
+        {"{\"activation_fn\":\"torch.nn.modules.activation.Tanh\"}", "{}", ERR_UNSUPPORTED, false},
+    };
+    char dir[] = "/tmp/trireme-pooling-XXXXXX", command[128];
+    CHECK(mkdtemp(dir));
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct error err = {0};
+        bool bare = false;
+        put(dir, "config_sentence_transformers.json", CASES[i].own);
+        put(dir, "config.json", CASES[i].config);
+        int rc = score_activation_read(dir, &bare, &err);
+        if (rc != CASES[i].rc || (!rc && bare != CASES[i].bare))
+            check_fail(__FILE__, __LINE__, "case %zu: %d, bare %d: '%s'", i, rc, bare, err.text);
     }
     snprintf(command, sizeof command, "rm -r %s", dir);
     CHECK(system(command) == 0);

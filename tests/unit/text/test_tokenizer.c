@@ -733,3 +733,78 @@ TEST(what_drops_text_leaves_a_tokens_bytes_unsaid) {
         buf_release(&json);
     }
 }
+
+/* ---- two texts in one prompt ---- */
+
+#define WORDS_VOCAB                                                                                \
+    "\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"[CLS]\":1,"        \
+    "\"[SEP]\":2,\"a\":3,\"b\":4}}"
+#define SPECIALS                                                                                   \
+    "\"special_tokens\":{\"[CLS]\":{\"id\":\"[CLS]\",\"ids\":[1]},"                                \
+    "\"[SEP]\":{\"id\":\"[SEP]\",\"ids\":[2]}}"
+#define SPECIAL(name, type)  "{\"SpecialToken\":{\"id\":\"" name "\",\"type_id\":" type "}}"
+#define SEQUENCE(name, type) "{\"Sequence\":{\"id\":\"" name "\",\"type_id\":" type "}}"
+#define SINGLE                                                                                     \
+    "\"single\":[" SPECIAL("[CLS]", "0") "," SEQUENCE("A", "0") "," SPECIAL("[SEP]", "0") "]"
+
+/* As HF's post-processors put a pair together, and which of its tokens are of the first type. */
+TEST(a_pair_stands_as_the_post_processor_says) {
+    static const struct {
+        const char *post;
+        uint32_t ids[8], count, first_count;
+    } CASES[] = {
+        {"null", {3, 4}, 2, 0},
+        {"{\"type\":\"BertProcessing\",\"sep\":[\"[SEP]\",2],\"cls\":[\"[CLS]\",1]}",
+         {1, 3, 2, 4, 2},
+         5,
+         3},
+        {"{\"type\":\"RobertaProcessing\",\"sep\":[\"[SEP]\",2],\"cls\":[\"[CLS]\",1],"
+         "\"trim_offsets\":true,\"add_prefix_space\":false}",
+         {1, 3, 2, 2, 4, 2},
+         6,
+         0},
+        {"{\"type\":\"TemplateProcessing\"," SINGLE
+         ",\"pair\":[" SPECIAL("[CLS]", "0") "," SEQUENCE("A", "0") "," SPECIAL(
+             "[SEP]", "0") "," SEQUENCE("B", "1") "," SPECIAL("[SEP]", "1") "]," SPECIALS "}",
+         {1, 3, 2, 4, 2},
+         5,
+         3},
+        {"{\"type\":\"TemplateProcessing\"," SINGLE
+         ",\"pair\":[" SPECIAL("[CLS]", "0") "," SEQUENCE("A", "0") "," SPECIAL(
+             "[SEP]", "0") "," SPECIAL("[SEP]", "1") "," SEQUENCE("B", "1") "]," SPECIALS "}",
+         {1, 3, 2, 2, 4},
+         5,
+         3},
+        {"{\"type\":\"TemplateProcessing\"," SINGLE ",\"pair\":[" SEQUENCE("A", "0") "," SPECIAL(
+             "[SEP]", "0") "," SEQUENCE("B", "0") "]," SPECIALS "}",
+         {3, 2, 4},
+         3,
+         0},
+        /* in another order than ours: as each text alone */
+        {"{\"type\":\"TemplateProcessing\"," SINGLE
+         ",\"pair\":[" SEQUENCE("B", "0") "," SEQUENCE("A", "1") "]," SPECIALS "}",
+         {1, 3, 2, 1, 4, 2},
+         6,
+         0},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct tokenizer *t = NULL;
+        struct error err = {0};
+        struct buf json = {0};
+        struct token_vec ids = {0};
+        uint32_t first_count = 77;
+        static const uint32_t A[] = {3}, B[] = {4};
+        buf_addf(&json, "{\"added_tokens\":[],\"post_processor\":%s," WORDS_VOCAB "}",
+                 CASES[i].post);
+        if (tokenizer_load(buf_bytes(&json), bytes_str(""), bytes_str(""), &t, &err))
+            check_fail(__FILE__, __LINE__, "case %zu: %s", i, err.text);
+        tokenizer_join(t, (struct tokens){A, 1}, (struct tokens){B, 1}, &ids, &first_count);
+        if (ids.count != CASES[i].count || first_count != CASES[i].first_count ||
+            memcmp(ids.items, CASES[i].ids, ids.count * sizeof *ids.items) != 0)
+            check_fail(__FILE__, __LINE__, "case %zu: %zu tokens, %u of the first", i, ids.count,
+                       first_count);
+        vec_release(&ids);
+        buf_release(&json);
+        tokenizer_free(&t);
+    }
+}

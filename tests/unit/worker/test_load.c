@@ -126,6 +126,34 @@ TEST(what_becomes_of_prompts_is_told) {
           .whole_prompts = true,
           .only = true,
           .scores = true}},
+        {EMBEDDINGS "modernbert-mean",
+         NULL,
+         {.pooling = WIRE_POOLING_MEAN, .normalize = true, .whole_prompts = true, .only = true}},
+        {EMBEDDINGS "gemma-dense",
+         NULL,
+         {.pooling = WIRE_POOLING_MEAN,
+          .width = 24,
+          .normalize = true,
+          .whole_prompts = true,
+          .only = true}},
+        {EMBEDDINGS "bert-rank-bare",
+         NULL,
+         {.pooling = WIRE_POOLING_CLS,
+          .width = 1,
+          .whole_prompts = true,
+          .only = true,
+          .scores = true,
+          .bare = true}},
+        {EMBEDDINGS "modernbert-rank",
+         NULL,
+         {.pooling = WIRE_POOLING_MEAN,
+          .width = 1,
+          .whole_prompts = true,
+          .only = true,
+          .scores = true}},
+        {EMBEDDINGS "qwen3-rank",
+         NULL,
+         {.pooling = WIRE_POOLING_LAST, .width = 1, .only = true, .scores = true}},
     };
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
         struct wire_vectors want = ROWS[i].vectors;
@@ -136,10 +164,10 @@ TEST(what_becomes_of_prompts_is_told) {
             want.width = loaded.model.spec.hidden;
         if (v->pooling != want.pooling || v->width != want.width ||
             v->normalize != want.normalize || v->whole_prompts != want.whole_prompts ||
-            v->only != want.only || v->scores != want.scores)
-            check_fail(__FILE__, __LINE__, "row %zu: pooling %d of %u, %d %d %d %d", i,
+            v->only != want.only || v->scores != want.scores || v->bare != want.bare)
+            check_fail(__FILE__, __LINE__, "row %zu: pooling %d of %u, %d %d %d %d %d", i,
                        (int)v->pooling, v->width, v->normalize, v->whole_prompts, v->only,
-                       v->scores);
+                       v->scores, v->bare);
         unload();
     }
     EXPECT_EQ(LOAD(EMBEDDINGS "bert-mean", "--pooling=none"), ERR_INVALID);

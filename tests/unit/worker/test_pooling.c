@@ -87,7 +87,11 @@ TEST(what_is_not_finite_is_told) {
 /* out . tanh(dense x + dense_bias) + out_bias, by hand. */
 TEST(a_head_makes_one_score) {
     float dense[] = {1, 0, 0, 0, 0.5f, 0, 0, 0, 2}, bias[] = {0, 0.25f, -1}, last[] = {1, -2, 0.5f};
-    const struct score_head head = {dense, bias, last, 0.125f};
+    float last_bias[] = {0.125f};
+    const struct vector_head head = {
+        .layers = {{.in = 3, .out = 3, .activation = HEAD_TANH, .weight = dense, .bias = bias},
+                   {.in = 3, .out = 1, .weight = last, .bias = last_bias}},
+        .count = 2};
     struct pooling_state p;
     struct mirror_row row = {
         .token_count = LENGTH, .fate = ROW_RUNS, .pools = true, .embeds = true};
