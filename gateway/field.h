@@ -231,7 +231,8 @@ extern const struct field_table field_template;
 /* The fields of each dialect's requests (in its own file), and of the text calls. */
 extern const struct field_set fields_chat, fields_completions, fields_messages, fields_responses,
     fields_ollama_chat, fields_ollama_generate, fields_completion, fields_infill, fields_generate,
-    fields_tgi, fields_tokens, fields_text_calls, fields_encode_text;
+    fields_tgi, fields_tokens, fields_text_calls, fields_encode_text, fields_separate_reasoning,
+    fields_parse_function_call;
 
 /* The dialects' own parts: their tables, then what spans fields. Each returns 0, or -1 with *err
  * filled. */

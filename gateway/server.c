@@ -257,6 +257,14 @@ static int on_chat_tokenize(const struct call *c, struct api_error *err) {
     text_call_chat_tokenize(c->thread, c->req, c->tenant);
     return 0;
 }
+static int on_separate_reasoning(const struct call *c, struct api_error *err) {
+    text_call_separate_reasoning(c->thread, c->req, c->tenant);
+    return 0;
+}
+static int on_parse_calls(const struct call *c, struct api_error *err) {
+    text_call_parse_calls(c->thread, c->req, c->tenant);
+    return 0;
+}
 static int on_encode_text(const struct call *c, struct api_error *err) {
     text_call_encode(c->thread, c->req, c->tenant);
     return 0;
@@ -610,6 +618,10 @@ static const struct route {
     CALL("/v1/detokenize", HTTP_POST, false, false, on_detokenize, &fields_text_calls),
     CALL("/chat_tokenize", HTTP_POST, false, false, on_chat_tokenize, &fields_chat),
     CALL("/v1/encode", HTTP_POST, false, false, on_encode_text, &fields_encode_text),
+    CALL("/separate_reasoning", HTTP_POST, false, false, on_separate_reasoning,
+         &fields_separate_reasoning),
+    CALL("/parse_function_call", HTTP_POST, false, false, on_parse_calls,
+         &fields_parse_function_call),
     CALL("/apply-template", HTTP_POST, false, false, on_apply_template, &fields_text_calls),
     CALL("/v1/models", HTTP_GET, false, false, on_models, NULL),
     CALL("/models", HTTP_GET, false, false, on_models, NULL),

@@ -10,19 +10,9 @@
 #include "gateway/prepare.h"
 #include "gateway/responses.h"
 #include "gateway/scheduler_link.h"
+#include "gateway/text_calls_internal.h"
 #include "gateway/whole_body.h"
 #include "gateway/work_pool.h"
-
-/* A request; g first, so that the rows of the other dialects serve here too. */
-struct text_request {
-    struct genreq g;
-    struct bytes prompt, content; /* vLLM's and llama.cpp's name */
-    bool has_prompt, has_content;
-    bool tells_pieces; /* TGI's: each token with its text and place; it calls the prompt inputs */
-    bool add_special, parse_special, with_pieces, return_token_strs;
-    struct u32s tokens;
-    bool has_tokens;
-};
 
 /* ---- fields ---- */
 
@@ -124,9 +114,6 @@ static int read_completion(struct text_request *t, struct bytes body, struct api
     genreq_init(&t->g, GENREQ_COMPLETIONS);
     return openai_completions_parse(&t->g, body, err);
 }
-
-/* Reads what json_scan took. */
-typedef int text_call_reader(struct text_request *t, struct bytes body, struct api_error *err);
 
 static int parse(struct text_request *t, text_call_reader *read, struct bytes body,
                  struct api_error *err) {
@@ -554,9 +541,6 @@ static int apply_template(const struct text_request *t, const struct served_mode
 
 /* ---- calls ---- */
 
-typedef int text_call(const struct text_request *t, const struct served_model *m, struct buf *out,
-                      struct api_error *err);
-
 /* Its event thread touches `http` alone while the pool has it. */
 struct text_job {
     struct work work;
@@ -728,6 +712,15 @@ void text_call_encode(struct event_thread *thread, struct http_request *req, str
 void text_call_completion_tokens(struct event_thread *thread, struct http_request *req,
                                  struct u128 tenant) {
     answer(thread, req, tenant, read_completion, completion_tokens);
+}
+
+void text_call_separate_reasoning(struct event_thread *thread, struct http_request *req,
+                                  struct u128 tenant) {
+    answer(thread, req, tenant, read_reasoning, separate_reasoning);
+}
+void text_call_parse_calls(struct event_thread *thread, struct http_request *req,
+                           struct u128 tenant) {
+    answer(thread, req, tenant, read_function_calls, parse_function_calls);
 }
 
 void text_call_tokenizer_info(struct event_thread *thread, struct http_request *req) {

@@ -1,7 +1,8 @@
 /*
  * text_calls.h - text to tokens and back, and templates, for clients that count or cut: /tokenize,
  * /detokenize, /apply-template, /v1/messages/count_tokens, /v1/responses/input_tokens,
- * /v1/chat/completions/input_tokens, /chat_tokenize, /v1/encode.
+ * /v1/chat/completions/input_tokens, /chat_tokenize, /v1/encode, and what a model wrote taken apart:
+ * /separate_reasoning, /parse_function_call.
  *
  * vLLM's, llama.cpp's and TGI's forms are taken; the fields tell which (docs/api.md). A body
  * may have at most TEXT_CALL_BYTES_MAX; all but short ones are worked on in the pool (work_pool.h).
@@ -48,6 +49,12 @@ void text_call_chat_tokenize(struct event_thread *thread, struct http_request *r
                              struct u128 tenant);
 /* POST /v1/encode: the ids of a text, or of each of several, in LMDeploy's form. */
 void text_call_encode(struct event_thread *thread, struct http_request *req, struct u128 tenant);
+/* POST /separate_reasoning: what of a text is reasoning, in SGLang's form. */
+void text_call_separate_reasoning(struct event_thread *thread, struct http_request *req,
+                                  struct u128 tenant);
+/* POST /parse_function_call: the calls in a text, in SGLang's form. */
+void text_call_parse_calls(struct event_thread *thread, struct http_request *req,
+                           struct u128 tenant);
 /* GET /tokenizer_info: what the only model's tokenizer is like. */
 void text_call_tokenizer_info(struct event_thread *thread, struct http_request *req);
 /* POST /detokenize: the text of ids. */

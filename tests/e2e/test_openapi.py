@@ -18,6 +18,7 @@ BASES = {"/v1/chat/completions": {"messages": CHAT}, "/v1/completions": {"prompt
          "/generate": {"text": "Hello"}, "/pooling": {"input": "Hello"}, "/classify": {"input": "Hello"}, "/v1/classify": {"input": "Hello"}, "/v2/embed": {"texts": ["Hello"]},
          "/encode": {"text": "Hello"}, "/invocations": {"prompt": "Hello"}, "/abort_request": {"rid": "no such request"},
          "/v1/chat/completions/batch": {"messages": [CHAT, CHAT]}, "/chat_tokenize": {"messages": CHAT}, "/v1/encode": {"input": "Hello"},
+         "/separate_reasoning": {"text": "Hello", "reasoning_parser": "qwen3"}, "/parse_function_call": {"text": "Hello", "tool_call_parser": "hermes"},
          "/v1/embeddings": {"input": "Hello"}, "/embedding": {"content": "Hello"}, "/embeddings": {"content": "Hello"},
          "/api/embed": {"input": "Hello"}, "/api/embeddings": {"prompt": "Hello"},
          "/models/load": {"model": "no such model"}, "/models/unload": {"model": "no such model"}, "/models/reload": {"model": "no such model"},

@@ -176,3 +176,33 @@ def test_batch_of_chats():
                             ({"messages": [CHAT], "return_token_ids": True}, "return_token_ids"), ({"messages": [CHAT] * 129}, "messages")):
             status, got, _ = s.post("/v1/chat/completions/batch", body)
             assert status == 400 and got["error"]["param"] == param, (body, got)
+
+
+def test_texts_taken_apart():
+    """What a model wrote, by formats that are named: SGLang's /separate_reasoning and /parse_function_call."""
+    with Serve() as s:
+        def reasoning(text, **more):
+            return s.post("/separate_reasoning", {"text": text, **more})[:2]
+        for text, thought, rest in (
+            ("<think>Two and two.</think>Four.", "Two and two.", "Four."), ("Two and two.</think>\n\nFour.", "Two and two.", "Four."),
+            ("Four.", "", "Four."), ("<think>endless", "endless", ""),
+        ):
+            status, body = reasoning(text, reasoning_parser="qwen3")
+            assert status == 200 and body["reasoning_text"].strip() == thought and body["text"].strip() == rest, (text, body)
+        tools = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]
+        text = 'Let me look.\n<tool_call>\n{"name": "weather", "arguments": {"city": "K\u00f6ln"}}\n</tool_call>\n' \
+               '<tool_call>\n{"name": "weather", "arguments": {"city": "Rom"}}\n</tool_call>'
+        status, body, _ = s.post("/parse_function_call", {"text": text, "tools": tools, "tool_call_parser": "qwen25"})
+        assert status == 200 and body["normal_text"].strip() == "Let me look.", body
+        assert [(c["tool_index"], c["name"], json.loads(c["parameters"])) for c in body["calls"]] == \
+            [(0, "weather", {"city": "K\u00f6ln"}), (1, "weather", {"city": "Rom"})], body
+        status, body, _ = s.post("/parse_function_call", {"text": "No call.", "tool_call_parser": "hermes"})
+        assert (status, body) == (200, {"normal_text": "No call.", "calls": []}), body
+        for path, body, param, says in (
+            ("/separate_reasoning", {}, "text", "missing"), ("/separate_reasoning", {"text": 3}, "text", "string"),
+            ("/separate_reasoning", {"text": "x", "reasoning_parser": "nobody"}, "reasoning_parser", "'nobody'"),
+            ("/parse_function_call", {"text": "x", "tool_call_parser": "nobody"}, "tool_call_parser", "'nobody'"), ("/parse_function_call", {"text": "x"}, "tool_call_parser", "is needed"),
+            ("/parse_function_call", {"text": "x", "tool_call_parser": "hermes", "tools": {}}, "tools", "array"),
+        ):
+            status, got, _ = s.post(path, body)
+            assert status == 400 and got["error"]["param"] == param and says in got["error"]["message"], (path, body, got)
