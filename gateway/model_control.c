@@ -79,6 +79,8 @@ struct model_waiter {
     struct event_thread *thread;
     struct http_request *req;
     struct u128 ticket;
+    char *
+        unknown; /* owned: the model that is asked for, where this gateway has not heard of it; or NULL */
     struct model_waiter *next; /* of the thread */
 };
 
@@ -87,6 +89,7 @@ static void waiter_free(struct model_waiter *w) {
     while (*at != w)
         at = &(*at)->next;
     *at = w->next;
+    mem_free(w->unknown);
     mem_free(w);
 }
 
@@ -108,9 +111,10 @@ static void on_timer(void *ctx, struct http_request *req) {
     refuse(ctx, &err);
 }
 
-/* Asks for it; the request waits for the outcome. */
+/* Asks for it; the request waits for the outcome. is_known: this gateway has heard of the model, or need
+ * not have. */
 static int ask(struct event_thread *thread, struct http_request *req, struct bytes model,
-               enum wire_wish wish, struct api_error *err) {
+               enum wire_wish wish, bool is_known, struct api_error *err) {
     static const struct http_watch watch = {.on_closed = on_closed, .on_timer = on_timer};
     size_t waiting = 0;
     for (const struct model_waiter *w = thread->model_waiters; w; w = w->next)
@@ -119,10 +123,12 @@ static int ask(struct event_thread *thread, struct http_request *req, struct byt
         return api_error_set(err, API_UNAVAILABLE, NULL,
                              "too many models are being added or removed");
     struct model_waiter *w = mem_alloc(sizeof *w);
-    *w = (struct model_waiter){.thread = thread,
-                               .req = req,
-                               .ticket = request_id_new(thread->idx),
-                               .next = thread->model_waiters};
+    *w = (struct model_waiter){
+        .thread = thread,
+        .req = req,
+        .ticket = request_id_new(thread->idx),
+        .unknown = is_known ? NULL : mem_strndup((const char *)model.data, model.len),
+        .next = thread->model_waiters};
     thread->model_waiters = w;
     http_request_watch(req, &watch, w);
     http_request_set_timer(req, MODEL_WAIT_MS);
@@ -140,7 +146,7 @@ int model_control_add(struct event_thread *thread, struct http_request *req, str
                            "'model' is [NAME=]PATH[,OPTION=VALUE...]: a path of the server's "
                            "machine or a hub's name, as trireme load takes it");
     if (!rc)
-        rc = ask(thread, req, g.model, WIRE_WISH_ADD, err);
+        rc = ask(thread, req, g.model, WIRE_WISH_ADD, true, err);
     genreq_release(&g);
     return rc;
 }
@@ -150,9 +156,14 @@ int model_control_remove(struct event_thread *thread, struct http_request *req, 
     struct genreq g;
     char own_name[MODEL_NAME_MAX];
     genreq_init(&g, GENREQ_CHAT);
-    int rc = read_known(thread, &g, req, tenant, own_name, err);
-    if (!rc)
-        rc = ask(thread, req, bytes_str(own_name), WIRE_WISH_REMOVE, err);
+    int rc = read_order(thread, &g, req, tenant, err);
+    if (!rc && model_table_own_name(thread->gw->models, g.model, own_name))
+        rc = ask(thread, req, bytes_str(own_name), WIRE_WISH_REMOVE, true, err);
+    else if (!rc && option_is_word(g.model) && g.model.len < MODEL_NAME_MAX)
+        /* it may have been added just now, and be on its way here */
+        rc = ask(thread, req, g.model, WIRE_WISH_REMOVE, false, err);
+    else if (!rc)
+        rc = prepare_refuse_model(MODEL_UNKNOWN, g.model, err);
     genreq_release(&g);
     return rc;
 }
@@ -170,9 +181,18 @@ void model_control_on_outcome(struct event_thread *thread, const struct mail *ma
         respond_success(req);
         return;
     }
+    char own_name[MODEL_NAME_MAX];
     bool away = mail->outcome.away;
-    api_error_set(&err, away ? API_UNAVAILABLE : API_BAD_REQUEST, away ? NULL : "model", "%.*s",
-                  (int)mail->submit.len, mail->submit.len ? mail->submit.data : "");
+    /* as the supervisor says that nobody knows it */
+    static const char WHICH[] = "which model?";
+    bool nowhere = away || (mail->submit.len >= sizeof WHICH - 1 &&
+                            !memcmp(mail->submit.data, WHICH, sizeof WHICH - 1));
+    if (nowhere && w->unknown &&
+        !model_table_own_name(thread->gw->models, bytes_str(w->unknown), own_name))
+        (void)prepare_refuse_model(MODEL_UNKNOWN, bytes_str(w->unknown), &err);
+    else
+        api_error_set(&err, away ? API_UNAVAILABLE : API_BAD_REQUEST, away ? NULL : "model", "%.*s",
+                      (int)mail->submit.len, mail->submit.len ? mail->submit.data : "");
     refuse(w, &err);
 }
 
