@@ -142,6 +142,11 @@ static int fail_empty(const struct field_reader *r) {
     return api_error_set(r->err, API_BAD_REQUEST, r->name, "'%s' holds an empty string", r->name);
 }
 
+/* llama.cpp's own calls pass over empty strings in a list; others, and vLLM with them, refuse them. */
+static bool passes_over_empty(const struct field_reader *r) {
+    return r->g->dialect == GENREQ_COMPLETION || r->g->dialect == GENREQ_INFILL;
+}
+
 int field_strings(struct field_reader *r, enum json_event first, uint32_t most, size_t bytes_max,
                   const struct bytes **out, uint32_t *count) {
     VEC(struct bytes) list = {0};
@@ -155,6 +160,8 @@ int field_strings(struct field_reader *r, enum json_event first, uint32_t most, 
                                r->name, most);
         else
             rc = field_string(r, event, bytes_max, &text);
+        if (rc == 0 && text.len == 0 && passes_over_empty(r))
+            continue;
         if (rc == 0 && text.len == 0)
             rc = fail_empty(r);
         if (rc == 0)

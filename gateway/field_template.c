@@ -4,30 +4,44 @@
 
 #include "text/template/template.h"
 
-/* A content part: text alone for now. */
+/* A content part: text alone for now, whatever its type calls it. */
 static int check_content_part(struct field_reader *r, uint32_t message_idx) {
-    bool has_text = false;
+    static const struct {
+        const char *type, *member;
+    } KINDS[] = {
+        {"text", "text"}, {"input_text", "text"}, {"output_text", "text"}, {"refusal", "refusal"}};
+    const char *member = "text"; /* of a part without a type */
+    bool has_text = false, has_refusal = false;
     for (enum json_event event = json_next(&r->json); event != JSON_OBJECT_END;
          event = json_next(&r->json)) {
         if (event != JSON_KEY)
             return field_wrong_type(r, "an array", event);
         bool is_type = bytes_equal(r->json.text, bytes_str("type")),
-             is_text = bytes_equal(r->json.text, bytes_str("text"));
+             is_text = bytes_equal(r->json.text, bytes_str("text")),
+             is_refusal = bytes_equal(r->json.text, bytes_str("refusal"));
         event = json_next(&r->json);
-        if (is_type && (event != JSON_STRING || !bytes_equal(r->json.text, bytes_str("text"))))
+        size_t kind = 0;
+        while (is_type && kind < ARRAY_LEN(KINDS) &&
+               (event != JSON_STRING || !bytes_equal(r->json.text, bytes_str(KINDS[kind].type))))
+            kind++;
+        if (kind == ARRAY_LEN(KINDS))
             return api_error_set(r->err, API_UNSUPPORTED, "messages",
                                  "messages[%u].content holds a part that is not text", message_idx);
-        if (is_text && event != JSON_STRING)
+        if (is_type)
+            member = KINDS[kind].member;
+        if ((is_text || is_refusal) && event != JSON_STRING)
             return api_error_set(r->err, API_BAD_REQUEST, "messages",
-                                 "messages[%u].content: 'text' must be a string", message_idx);
+                                 "messages[%u].content: '%s' must be a string", message_idx,
+                                 is_text ? "text" : "refusal");
         has_text |= is_text;
+        has_refusal |= is_refusal;
         if (field_span(r, event, NULL))
             return -1;
     }
-    if (has_text)
+    if (strcmp(member, "text") == 0 ? has_text : has_refusal)
         return 0;
     return api_error_set(r->err, API_BAD_REQUEST, "messages",
-                         "messages[%u].content holds a part without 'text'", message_idx);
+                         "messages[%u].content holds a part without '%s'", message_idx, member);
 }
 
 static int check_content(struct field_reader *r, enum json_event first, uint32_t message_idx) {

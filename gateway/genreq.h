@@ -267,6 +267,7 @@ struct genreq {
     bool bare_calls;          /* the call is told as OpenAI's older `function_call` */
     bool tool_choice_none, tool_choice_required;
     struct bytes tool_choice_name; /* the function that must be called; empty: none */
+    struct bytes allowed_tools;    /* raw: the list of those that may be called; empty: all */
     struct genreq_constraint constraint;
     struct genreq_kept kept;
     struct genreq_embed embed;

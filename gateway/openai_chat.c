@@ -1,5 +1,7 @@
 /* POST /v1/chat/completions: the fields of OpenAI's and vLLM's chat requests. */
+#include "gateway/allowed_tools.h"
 #include "gateway/openai_functions.h"
+#include "gateway/raw_value.h"
 
 /* {"name": NAME}, the value of "function". */
 static int read_function_name(struct field_reader *r, enum json_event first) {
@@ -16,15 +18,17 @@ static int read_function_name(struct field_reader *r, enum json_event first) {
     return 0;
 }
 
-/* {"type": "function", "function": {"name": NAME}} */
-static int read_function_choice(struct field_reader *r) {
-    for (enum json_event event = json_next(&r->json); event == JSON_KEY;
-         event = json_next(&r->json)) {
-        bool is_function = bytes_equal(r->json.text, bytes_str("function"));
-        event = json_next(&r->json);
-        if (is_function ? read_function_name(r, event) : field_span(r, event, NULL))
-            return -1;
-    }
+/* {"type": "function", "function": {"name": NAME}}, or {"type": "allowed_tools", "allowed_tools": ...} */
+static int read_function_choice(struct field_reader *r, enum json_event first) {
+    struct bytes type = {0}, function = {0}, allowed = {0};
+    const struct json_wanted members[] = {
+        {"type", &type}, {"function", &function}, {"allowed_tools", &allowed}};
+    if (field_members(r, first, members, ARRAY_LEN(members), NULL))
+        return -1;
+    if (raw_is_text(type, "allowed_tools") && allowed.len)
+        return field_of_span(r, allowed, "tool_choice", allowed_tools_read);
+    if (function.len && field_of_span(r, function, "tool_choice", read_function_name))
+        return -1;
     if (r->g->tool_choice_name.len)
         return 0;
     return api_error_set(
@@ -36,7 +40,7 @@ static int read_function_choice(struct field_reader *r) {
 
 static int read_tool_choice(struct field_reader *r, enum json_event first) {
     if (first == JSON_OBJECT_BEGIN)
-        return read_function_choice(r);
+        return read_function_choice(r, first);
     if (first != JSON_STRING)
         return field_wrong_type(r, "a string or an object", first);
     r->g->tool_choice_none = bytes_equal(r->json.text, bytes_str("none"));
@@ -166,6 +170,8 @@ int openai_chat_parse(struct genreq *g, struct bytes body, struct api_error *err
         return api_error_set(err, API_BAD_REQUEST, g->constraint.field,
                              "'%s' and a function that must be called cannot both be given",
                              g->constraint.field);
+    if (allowed_tools_apply(g, err))
+        return -1;
     if (field_apply_thinking(g, g->thinking_field, err) || field_apply_verbosity(g, err))
         return -1;
     /* a model that must not call is not tempted */

@@ -105,32 +105,42 @@ static void add_chat_entry(const struct token_names *t, const struct token_logpr
 }
 
 /* Two tokens may read the same (halves of characters do); an object must not repeat a key, so the
- * likelier one stays. */
-static bool is_repeated(const struct token_names *t, const struct token_logprobs *lp, uint32_t i) {
+ * likelier one stays. Whether entry i reads as one of [1, end). */
+static bool is_repeated(const struct token_names *t, const struct token_logprobs *lp, uint32_t i,
+                        uint32_t end) {
     char text[TOKEN_TEXT_MAX], other[TOKEN_TEXT_MAX];
-    if (t->as_ids)
-        return false;
     size_t len = token_text(t->tokenizer, lp->ids[i], text);
-    for (uint32_t j = 1; j < i; j++)
-        if (token_text(t->tokenizer, lp->ids[j], other) == len && memcmp(text, other, len) == 0)
+    for (uint32_t j = 1; j < end; j++) {
+        if (t->as_ids ? lp->ids[i] == lp->ids[j]
+                      : token_text(t->tokenizer, lp->ids[j], other) == len &&
+                            memcmp(text, other, len) == 0)
             return true;
+    }
     return false;
 }
 
+static void add_completions_pair(const struct token_names *t, const struct token_logprobs *lp,
+                                 uint32_t i, bool first, struct buf *out) {
+    if (!first)
+        buf_add_byte(out, ',');
+    add_name(t, lp->ids[i], out);
+    buf_add_byte(out, ':');
+    add_number(lp->values[i], out);
+}
+
+/* The best ones, and the token's own, so that there may be one more than was asked for. */
 static void add_completions_top(const struct token_names *t, const struct token_logprobs *lp,
                                 struct buf *out) {
     bool any = false;
     buf_add_byte(out, '{');
     for (uint32_t i = 1; i < lp->count; i++) {
-        if (is_repeated(t, lp, i))
+        if (is_repeated(t, lp, i, i))
             continue;
-        if (any)
-            buf_add_byte(out, ',');
+        add_completions_pair(t, lp, i, !any, out);
         any = true;
-        add_name(t, lp->ids[i], out);
-        buf_add_byte(out, ':');
-        add_number(lp->values[i], out);
     }
+    if (!is_repeated(t, lp, 0, lp->count))
+        add_completions_pair(t, lp, 0, !any, out);
     buf_add_byte(out, '}');
 }
 

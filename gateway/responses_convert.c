@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/vec.h"
 #include "formats/json.h"
+#include "gateway/allowed_tools.h"
 #include "gateway/raw_value.h"
 #include "gateway/responses.h"
 
@@ -572,6 +573,8 @@ int responses_convert(struct genreq *g, struct bytes input, struct bytes instruc
         rc = take_tools(&c, &tools);
         if (rc == 0)
             rc = genreq_keep(g, &tools, &g->tools, err);
+        if (rc == 0)
+            rc = allowed_tools_apply(g, err);
     }
     buf_release(&tools);
     buf_release(&told);

@@ -1,5 +1,7 @@
 /* POST /v1/responses: the fields of OpenAI's requests. */
+#include "gateway/allowed_tools.h"
 #include "gateway/field.h"
+#include "gateway/raw_value.h"
 #include "gateway/responses.h"
 
 /* A request; g first, so that the rows of the other dialects serve here too. Spans are raw values
@@ -120,7 +122,11 @@ static int read_text(struct field_reader *r, enum json_event first) {
     return format.len ? field_of_span(r, format, "text.format", field_response_format) : 0;
 }
 
-/* "none", "auto", "required" or {"type": "function", "name": NAME}. */
+static int read_choice_name(struct field_reader *r, enum json_event first) {
+    return field_string(r, first, GENREQ_NAME_MAX, &r->g->tool_choice_name);
+}
+
+/* "none", "auto", "required", {"type": "function", "name": NAME} or {"type": "allowed_tools", ...}. */
 static int read_tool_choice(struct field_reader *r, enum json_event first) {
     struct genreq *g = r->g;
     size_t begin = r->json.offset;
@@ -130,17 +136,16 @@ static int read_tool_choice(struct field_reader *r, enum json_event first) {
         g->tool_choice_required = is_word(r, first, "required");
         known = g->tool_choice_none || g->tool_choice_required || is_word(r, first, "auto");
     } else if (first == JSON_OBJECT_BEGIN) {
-        bool function = false;
-        for (enum json_event event; (event = json_next(&r->json)) == JSON_KEY;) {
-            bool is_type = bytes_equal(r->json.text, bytes_str("type")),
-                 is_name = bytes_equal(r->json.text, bytes_str("name"));
-            event = json_next(&r->json);
-            function |= is_type && is_word(r, event, "function");
-            if (is_name ? field_string(r, event, GENREQ_NAME_MAX, &g->tool_choice_name)
-                        : field_span(r, event, NULL))
-                return -1;
-        }
-        known = function && g->tool_choice_name.len;
+        struct bytes type = {0}, name = {0}, whole;
+        const struct json_wanted members[] = {{"type", &type}, {"name", &name}};
+        if (field_members(r, first, members, ARRAY_LEN(members), &whole))
+            return -1;
+        bool function = raw_is_text(type, "function"), allowed = raw_is_text(type, "allowed_tools");
+        if (allowed && field_of_span(r, whole, r->name, allowed_tools_read))
+            return -1;
+        if (function && name.len && field_of_span(r, name, r->name, read_choice_name))
+            return -1;
+        known = allowed || (function && g->tool_choice_name.len);
     }
     if (!known)
         return api_error_set(r->err, API_UNSUPPORTED, r->name,

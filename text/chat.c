@@ -281,14 +281,6 @@ static int out_of_memory(struct render *r) {
     return error_set(r->err, ERR_LIMIT, "the messages are too large");
 }
 
-/* A part that says no type is a text where it has one; templates ask for the type. */
-static bool name_type(struct render *r, struct tvalue item) {
-    if (item.kind != TVALUE_DICT || tvalue_get(item, "type").kind != TVALUE_UNDEFINED ||
-        tvalue_get(item, "text").kind != TVALUE_STRING)
-        return true;
-    return tvalue_dict_set(&r->arena, item, bytes_str("type"), tvalue_string(bytes_str("text")));
-}
-
 /* The text of a content part; undefined for what is no text. */
 static struct tvalue content_part_text(struct tvalue item) {
     if (item.kind == TVALUE_STRING)
@@ -299,6 +291,19 @@ static struct tvalue content_part_text(struct tvalue item) {
     if (tvalue_is(type, "refusal"))
         return tvalue_get(item, "refusal");
     return (struct tvalue){0};
+}
+
+/* A part that says no type is a text where it has one; and templates ask for type and text, whatever a
+ * text is called. */
+static bool name_type(struct render *r, struct tvalue item) {
+    if (item.kind != TVALUE_DICT)
+        return true;
+    bool unnamed = tvalue_get(item, "type").kind == TVALUE_UNDEFINED;
+    struct tvalue text = unnamed ? tvalue_get(item, "text") : content_part_text(item);
+    if (text.kind != TVALUE_STRING || tvalue_is(tvalue_get(item, "type"), "text"))
+        return true;
+    return tvalue_dict_set(&r->arena, item, bytes_str("text"), text) &&
+           tvalue_dict_set(&r->arena, item, bytes_str("type"), tvalue_string(bytes_str("text")));
 }
 
 static int join_content_parts(struct render *r, size_t message_idx, struct tvalue content_parts,

@@ -213,7 +213,9 @@ TEST(logprobs_columns_agree) {
     response_logprobs_value(GENREQ_COMPLETIONS, buf_bytes(&entries), &value);
     EXPECT(strstr(buf_text(&value),
                   "],\"token_logprobs\":[-0.25,-0.25],\"text_offset\":[0,2],\"top_logprobs\":[{"));
-    EXPECT(strstr(buf_text(&value), ":-9999},{}]}"));
+    /* a token that is not among the best is one more of them */
+    const char *last = strstr(buf_text(&value), ":-9999},{\"");
+    EXPECT(last && strstr(last, ":-0.25}]}"));
     buf_reset(&entries);
     buf_reset(&value);
     response_logprobs_entry(GENREQ_CHAT, &(struct token_names){t, false}, &lp, 0, &entries);

@@ -44,6 +44,15 @@ TEST(wrong_types_and_ranges_name_their_field) {
          "messages"},
         {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[\"x\"]}]}", "messages"},
         {GENREQ_CHAT,
+         "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"refusal\",\"text\":\"x\"}]}]}",
+         "messages"},
+        {GENREQ_CHAT,
+         "{\"messages\":[{\"role\":\"user\",\"content\":[{\"refusal\":\"x\",\"type\":\"text\"}]}]}",
+         "messages"},
+        {GENREQ_CHAT,
+         "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"refusal\",\"refusal\":3}]}]}",
+         "messages"},
+        {GENREQ_CHAT,
          "{\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"images\":[\"eA==\"]}]}",
          "messages"},
         {GENREQ_CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"images\":5}]}",
@@ -238,6 +247,46 @@ TEST(biases_of_ids_and_of_texts) {
     EXPECT_EQ(parse(&g, GENREQ_CHAT, CHAT(",\"logit_bias\":[]"), &err), 0);
     EXPECT(!g.bias_ids.count && !g.bias_text_count);
     genreq_release(&g);
+}
+
+#define TOOL_NAMED(name) "{\"type\":\"function\",\"function\":{\"name\":\"" name "\"}}"
+#define ALLOWED(mode, tools)                                                                       \
+    CHAT(",\"tools\":[" TOOL_NAMED("a") "," TOOL_NAMED("b") "," TOOL_NAMED(                        \
+        "c") "],"                                                                                  \
+             "\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":\"" mode     \
+             "\","                                                                                 \
+             "\"tools\":[" tools "]}}")
+
+/* Of the tools only those are left, in the order in which they are allowed. */
+TEST(tools_that_are_not_allowed_are_gone) {
+    static const struct {
+        const char *body, *tools, *error;
+        bool required;
+    } CASES[] = {
+        {ALLOWED("auto", TOOL_NAMED("b")), "[" TOOL_NAMED("b") "]", NULL, false},
+        {ALLOWED("required", TOOL_NAMED("c") "," TOOL_NAMED("a")),
+         "[" TOOL_NAMED("c") "," TOOL_NAMED("a") "]", NULL, true},
+        {ALLOWED("auto", "{\"type\":\"function\",\"name\":\"a\"}"), "[" TOOL_NAMED("a") "]", NULL,
+         false}, /* as a response has them */
+        {ALLOWED("auto", TOOL_NAMED("d")), NULL, "the allowed tool \"d\" is not among 'tools'",
+         false},
+        {ALLOWED("auto", ""), NULL, "'tools' of allowed tools is empty", false},
+        {ALLOWED("auto", "{\"type\":\"mcp\",\"server_label\":\"a\"}"), NULL,
+         "must be a function with a name", false},
+        {ALLOWED("auto", "7"), NULL, "must be a function with a name", false},
+        {ALLOWED("any", TOOL_NAMED("a")), NULL, "'mode' of allowed tools must be", false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct genreq g;
+        struct api_error err;
+        int rc = parse(&g, GENREQ_CHAT, CASES[i].body, &err);
+        if ((rc == 0) != (CASES[i].error == NULL) || (rc && !strstr(err.text, CASES[i].error)))
+            check_fail(__FILE__, __LINE__, "case %zu: %d '%s'", i, rc, rc ? err.text : "");
+        if (rc == 0)
+            EXPECT(bytes_equal(g.tools, bytes_str(CASES[i].tools)) &&
+                   g.tool_choice_required == CASES[i].required);
+        genreq_release(&g);
+    }
 }
 
 /* vLLM's -1: as many alternatives as there may be. */

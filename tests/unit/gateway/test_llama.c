@@ -32,6 +32,8 @@ TEST(a_completion_says_what_ended_it) {
     } cases[] = {
         {"{\"prompt\":\"one two three\",\"stop\":[\"four\",\" th\"]}", "word", " th", "one two"},
         {"{\"prompt\":\"one two\"}", "eos", "", "one two"},
+        {"{\"prompt\":\"one two\",\"stop\":[\"\",\"five\"]}", "eos", "",
+         "one two"}, /* empty: none */
     };
     struct world w;
     world_prepare(&w);

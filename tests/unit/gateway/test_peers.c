@@ -98,7 +98,6 @@ static const struct peer_field FIELDS[] = {
     {"verbosity", "\"loud\" 5", "\"medium\""}, /* a chat has it: below */
     {"nvext", "5 []", "{} {\"annotations\":[\"a\"]}"},
     {"web_search_options", "{} {\"a\":1}", ""},
-    {"prediction", "{} {\"type\":\"content\",\"content\":\"x\"}", ""},
     {"functions", "[7] 1", "[]"}, /* chats take them */
     {"function_call", "7 \"x\"", "\"none\" \"auto\""},
     /* other weights, other engines */
@@ -129,6 +128,7 @@ static const struct peer_field FIELDS[] = {
     {"response_fields", "[\"content\"]", "[]"},
     /* no text changes */
     {"store", "", ANY},
+    {"prediction", "", ANY},
     {"metadata", "", ANY},
     {"service_tier", "1 {}", "\"auto\" \"flex\""},
     {"safety_identifier", "", ANY},

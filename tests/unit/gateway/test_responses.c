@@ -377,6 +377,9 @@ TEST(what_does_not_fit_is_refused_by_name) {
         {"{" SAY("x") ",\"reasoning\":{\"mode\":\"pro\"}}", "'reasoning.mode' is not offered"},
         {"{" SAY("x") ",\"include\":[\"file_search_call.results\"]}", "'include' may have"},
         {"{" SAY("x") ",\"tool_choice\":\"required\"}", "'tool_choice' needs 'tools'"},
+        {"{" SAY("x") TOOLS ",\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"auto\","
+                            "\"tools\":[{\"type\":\"function\",\"name\":\"nobody\"}]}}",
+         "the allowed tool \"nobody\" is not among 'tools'"},
         {"{" SAY("x") ",\"tool_choice\":{\"type\":\"mcp\",\"name\":\"x\"}}", "'tool_choice' must"},
         {"{" SAY("x") ",\"tools\":[{\"type\":\"web_search\"}]}", "\"web_search\""},
         {"{" SAY("x") ",\"tools\":[{\"type\":\"function\"}]}", "tools[0] needs"},

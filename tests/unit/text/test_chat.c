@@ -139,6 +139,12 @@ TEST(content_parts_fit_the_template) {
                                 &err),
               0);
     EXPECT_STR(rendered(chat, r), "[a][b]");
+    /* and by every name that a text goes by */
+    r.messages =
+        bytes_str("[{\"role\":\"assistant\",\"content\":[{\"type\":\"input_text\",\"text\":"
+                  "\"a\"},{\"type\":\"output_text\",\"text\":\"b\",\"annotations\":[]},"
+                  "{\"refusal\":\"c\",\"type\":\"refusal\"}]}]");
+    EXPECT_STR(rendered(chat, r), "[a][b][c]");
     r.messages = bytes_str("[{\"role\":\"user\",\"content\":[{\"image_url\":\"a\"}]}]");
     EXPECT_STR(rendered(chat, r),
                "error -3: messages[0].content[0]: this model takes text only, not ''");
