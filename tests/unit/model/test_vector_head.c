@@ -57,14 +57,14 @@ TEST(a_product_has_its_activation) {
 
 TEST(layers_follow_one_another) {
     float wide[2 * 3] = {1, 0, 0, 0, 2, -1}, scale[2] = {2, 0.5f}, shift[2] = {0.25f, -1},
-                   narrow[2] = {3, -1}, x[3] = {1, 2, 5}, out[1];
+                   narrow[2] = {3, -1}, x[3] = {4, 2, 2}, out[1];
     const struct vector_head h = {
         .layers = {{.in = 3, .out = 2, .weight = wide},
                    {.in = 2, .out = 2, .norm = true, .eps = 0.5f, .weight = scale, .bias = shift},
                    {.in = 2, .out = 1, .weight = narrow}},
         .count = 3};
     double room[6];
-    /* (1, -1): mean 0, variance 1 */
+    /* (4, 2): mean 3, variance 1 */
     double a = 1 / sqrt(1.5) * 2 + 0.25, b = -1 / sqrt(1.5) * 0.5 - 1;
     vector_head_apply(&h, x, room, out);
     EXPECT(fabs((double)out[0] - (3 * a - b)) < 1e-6);

@@ -142,6 +142,7 @@ static const struct difference {
     {VECTORS(whole_prompts), "pooling"},
     {VECTORS(only), "pooling"},
     {VECTORS(scores), "pooling"},
+    {VECTORS(bare), "pooling"},
     {GROUP(block_tokens), "geometry of KV blocks"},
     {GROUP(window_tokens), "geometry of KV blocks"},
 };
