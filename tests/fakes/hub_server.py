@@ -8,7 +8,7 @@
         hub.requests                          # [(host, path, headers)], as they came
 
 The hub and the store are two ports: two origins, so that a token sent to the second is seen.
-Run alone it serves a folder as the model org/NAME: hub_server.py FOLDER [PORT].
+Run alone it serves a folder as the model NAME, or org/FOLDER: hub_server.py FOLDER [PORT [NAME]].
 """
 import hashlib
 import json
@@ -264,14 +264,14 @@ class Hub:
         return self._send(handler, 404, {}, b'{"errors":[{"code":"MANIFEST_UNKNOWN"}]}')
 
 
-def main(folder, port=0):
+def main(folder, port=0, name=None):
     hub = Hub(port=int(port))
     files = {}
-    for base, _, names in os.walk(folder):
-        for name in names:
-            path = os.path.join(base, name)
+    for base, _, inside in os.walk(folder):
+        for file in inside:
+            path = os.path.join(base, file)
             files[os.path.relpath(path, folder)] = open(path, "rb").read()
-    name = "org/" + os.path.basename(os.path.abspath(folder))
+    name = name or "org/" + os.path.basename(os.path.abspath(folder))
     hub.add(name, files)
     with hub:
         print(f"{name} at HF_ENDPOINT={hub.url}", flush=True)

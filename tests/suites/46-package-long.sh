@@ -152,29 +152,36 @@ in_container() { # in_container COMMANDS
     docker run --rm --network "$BUILD_NETWORK" -v "$dir/out:/packages:ro" -v "$ROOT/demo/model:/model:ro" debian:bookworm-slim \
         sh -ec "$1"' && [ "$(trireme version)" = "trireme $0" ] && trireme run --max-tokens 4 /model Hello' "$version"
 }
-# The way that README.md shows: a model's name, and its first answer. Prints the seconds of each step.
+# What README.md tells a newcomer to type, typed as it stands there, in a Debian with nothing else; prints the seconds of each line. The
+# hub is one of ours, in the container, that has the bundled model under the name that is typed.
+typed() { sed -n '/^<!-- newcomer -->$/,/^<!-- end -->$/s/^    //p' "$ROOT/README.md"; }
+type_lines() { # type_lines FILE: in this shell, one after another; what continues with \ is one
+    local typed_line rest typed_began
+    while IFS= read -r typed_line <&3; do
+        while [[ $typed_line == *\\ ]] && IFS= read -r rest <&3; do typed_line=${typed_line%\\}$rest; done
+        typed_began=$(date +%s%N)
+        eval "$typed_line" || { echo "this failed: $typed_line"; return 1; }
+        printf '%5.1f s  %s\n' "$(($(date +%s%N) - typed_began))e-9" "${typed_line%%#*}" >&2
+    done 3<"$1"
+}
 newcomer() {
-    local hub url
-    mkdir "$dir/hub" && cp -r "$ROOT/demo/model" "$dir/hub/demo"
-    python3 "$ROOT/tests/fakes/hub_server.py" "$dir/hub/demo" >"$dir/hub/log" &
-    hub=$!
-    for _ in $(seq 100); do url=$(sed -n 's/.*HF_ENDPOINT=//p' "$dir/hub/log"); [ -z "$url" ] || break; sleep 0.1; done
-    docker run --rm --network host -e HF_ENDPOINT="$url" -e PORT="$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')" \
-        -v "$dir/out:/packages:ro" debian:bookworm-slim bash -ec '
-        step() { echo "$1 after $SECONDS s"; }
-        apt-get -qq update >/dev/null && apt-get -qq install -y --no-install-recommends python3-venv curl >/dev/null 2>&1
-        step "Debian packages" && SECONDS=0
-        python3 -m venv ~/trireme && ~/trireme/bin/pip install -q --no-index /packages/trireme-*.whl && PATH=$HOME/trireme/bin:$PATH
-        step "wheel"
-        trireme pull org/demo >/dev/null
-        trireme serve org/demo --port $PORT >/dev/null 2>&1 &
-        until curl -sf http://127.0.0.1:$PORT/health/ready >/dev/null; do sleep 0.05; kill -0 $!; done
-        curl -sf http://127.0.0.1:$PORT/v1/chat/completions -H "Content-Type: application/json" -d "{\"messages\":[{\"role\":\"user\",\"content\":\"Hello! Who are you?\"}],\"max_tokens\":20}" | grep -q "demo model of Trireme"
-        step "first answer"' >"$dir/newcomer"
-    local rc=$?
-    kill $hub
-    cat "$dir/newcomer" >&2
-    [ $rc = 0 ] && grep -q '^first answer' "$dir/newcomer" || { cat "$dir/newcomer"; return 1; }
+    local model image=trireme-newcomer-$$ rc=0
+    typed >"$dir/typed"
+    declare -f type_lines >"$dir/type_lines"
+    model=$(sed -n 's/^trireme pull \([^ ]*\).*/\1/p' "$dir/typed")
+    grep '^apt-get ' "$dir/typed" >"$dir/typed.apt" && grep -v '^apt-get ' "$dir/typed" >"$dir/typed.rest" && [ -n "$model" ] || { cat "$dir/typed"; return 1; }
+    {
+        docker run --name "$image" --network host -e DEBIAN_FRONTEND=noninteractive -v "$dir:/typed:ro" debian:bookworm-slim \
+            bash -ec '. /typed/type_lines && type_lines /typed/typed.apt >/dev/null' && docker commit "$image" "$image" >/dev/null &&
+            docker run --rm --network none -v "$dir:/typed:ro" -v "$ROOT/tests/fakes:/fakes:ro" -v "$ROOT/demo/model:/model:ro" -w /typed/out "$image" bash -ec '
+            python3 /fakes/hub_server.py /model 0 "$0" >/tmp/hub &
+            until grep -q HF_ENDPOINT= /tmp/hub; do sleep 0.1; kill -0 $!; done
+            export HF_ENDPOINT=$(sed -n "s/.*HF_ENDPOINT=//p" /tmp/hub)
+            set +e
+            . /typed/type_lines && type_lines /typed/typed.rest' "$model" >"$dir/newcomer" || rc=1
+    } 2>"$dir/newcomer.seconds"
+    docker rm "$image" >/dev/null && docker rmi "$image" >/dev/null
+    [ $rc = 0 ] && grep -q 'demo model of Trireme' "$dir/newcomer" || { tail -n 5 "$dir/newcomer" "$dir/newcomer.seconds"; return 1; }
 }
 if [ "$LONG" = 1 ]; then
     if timeout 10 docker info >/dev/null 2>&1; then
@@ -182,6 +189,7 @@ if [ "$LONG" = 1 ]; then
         check wheel_in_an_empty_debian in_container 'apt-get -qq update && apt-get -qq install -y --no-install-recommends python3-venv >/dev/null && python3 -m venv /v && /v/bin/pip install -q --no-index /packages/*.whl && PATH=/v/bin:$PATH'
         check archive_in_an_empty_debian in_container 'apt-get -qq update && apt-get -qq install -y --no-install-recommends xz-utils >/dev/null && mkdir /opt/t && tar -C /opt/t --strip-components=1 -xf /packages/*.tar.xz && PATH=/opt/t/bin:$PATH'
         check newcomer newcomer
+        grep -E '^ *[0-9.]+ s  ' "$dir/newcomer.seconds" >&2
     else skip docker package.in_empty_debian "no docker engine"; fi
 fi
 
