@@ -150,6 +150,10 @@ static const struct framing_case cases[] = {
          "400"),
     CASE("Host address that does not end", "GET / HTTP/1.1\r\nHost: [::1\r\nAccept: x\r\n\r\n",
          "400"),
+    CASE("Host address that does not end, where a longer head lay",
+         "GET / HTTP/1.1\r\n" H "X: aaaaaaaaaaaaaaaaaaaaaaaa\r\n\r\n"
+         "GET / HTTP/1.1\r\nHost: [::1\r\n\r\n",
+         "GET / 1.1 ka [] | 400"),
     CASE("Host address that ends", "GET / HTTP/1.1\r\nHost: [::1]\r\nAccept: x\r\n\r\n",
          "GET / 1.1 ka []"),
     CASE("Host address of one digit", "GET / HTTP/1.1\r\nHost: [:]\r\n\r\n", "400"),
