@@ -6,7 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SCHEMA_DEPTH_MAX = 200, MEMOS_MAX = 20000, ONE_OF_MAX = 100, SETS_OF_MAX = 5 };
+enum {
+    SCHEMA_DEPTH_MAX = 200,
+    MEMOS_MAX = 20000,
+    CASES_MAX = 1 << 17,
+    ONE_OF_MAX = 100,
+    SETS_OF_MAX = 5
+};
 
 uint32_t schema_fail(struct schema *s, int code, const char *fmt, ...) {
     char text[ERROR_TEXT_MAX];
@@ -591,9 +597,22 @@ static uint32_t expand_gathered(struct schema *s, conjunction *c) {
     return leaf(s, c);
 }
 
+/* No type is left, whatever else holds. */
+static bool no_type_left(struct schema *s, const conjunction *c) {
+    uint32_t types = TYPE_ANY;
+    for (size_t i = 0; i < c->count && types; i++) {
+        uint32_t node = c->items[i].node, type = tree_get(&s->t, node, "type");
+        if (type && !(s->ref_alone && tree_get(&s->t, node, "$ref")))
+            types &= schema_types(s, type);
+    }
+    return !types;
+}
+
 static uint32_t expand(struct schema *s, conjunction *c) {
     uint32_t outer = s->unevaluated;
     bool alone = c->count == 1;
+    if (no_type_left(s, c))
+        return expr_never(s->b);
     struct listed list = is_pair(c) ? (struct listed){0} : find_listed(s, c, true);
     if (list.known)
         return listed_leaf(s, c, list);
@@ -633,7 +652,8 @@ uint32_t schema_all(struct schema *s, conjunction *c) {
         vec_release(c);
         return e;
     }
-    if (s->depth >= SCHEMA_DEPTH_MAX || s->memos.count >= MEMOS_MAX) {
+    s->cases += 1 + c->count * c->count / 16; /* what a case costs grows with its schemas */
+    if (s->depth >= SCHEMA_DEPTH_MAX || s->memos.count >= MEMOS_MAX || s->cases > CASES_MAX) {
         vec_release(c);
         return schema_fail(s, ERR_LIMIT, "the schema is nested too deeply or has too many cases");
     }

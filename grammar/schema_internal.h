@@ -143,6 +143,7 @@ struct schema {
     VEC(struct member) memo_members;
     uint32_t buckets[1024]; /* 1 + a memo, by the first member */
     uint32_t depth;
+    uint64_t cases; /* conjunctions that were expanded, by their sizes */
     VEC(struct value_list) lists;
     VEC(struct text_test) tests;
     uint32_t list_buckets[256], test_buckets[256]; /* 1 + an item, by the node */

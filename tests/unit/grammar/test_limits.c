@@ -120,3 +120,19 @@ TEST(many_ranges_at_once_are_refused_in_time) {
     EXPECT(compile_text(GRAMMAR_REGEX, &text, &p, &err) == ERR_LIMIT);
     EXPECT(strstr(err.text, "too many states"));
 }
+
+/* Each two of them may hold, so that each is taken without all others, in any way. */
+TEST(many_branches_that_may_hold_at_once_are_refused_in_time) {
+    struct buf text = {0};
+    struct program p;
+    struct error err;
+    buf_add_str(&text, "{\"oneOf\":[");
+    for (int i = 0; i < 100; i++)
+        buf_addf(&text,
+                 "%s{\"type\":\"object\",\"properties\":{\"p%d\":{\"type\":\"string\"}},"
+                 "\"additionalProperties\":false}",
+                 i ? "," : "", i);
+    buf_add_str(&text, "]}");
+    EXPECT_EQ(compile_text(GRAMMAR_JSON_SCHEMA, &text, &p, &err), ERR_LIMIT);
+    EXPECT(strstr(err.text, "too many cases"));
+}
