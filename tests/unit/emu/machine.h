@@ -37,12 +37,15 @@ static inline void machine_close(struct machine *m) {
     device_close(&m->dev);
 }
 
-static inline bool machine_open(struct machine *m, const char *dir, const char *kind,
-                                enum storage_type act, enum storage_type kv) {
+/* quantize: what plain matrices of layers become; compute: of the device (device_options). */
+static inline bool machine_open_as(struct machine *m, const char *dir, const char *kind,
+                                   enum storage_type act, enum storage_type kv,
+                                   enum storage_type quantize, const char *compute) {
     struct error err;
     struct kv_geometry geometry;
-    struct device_options options = {.kind = kind, .thread_count = 2, .activation = act};
-    struct model_options model = {.dir = dir};
+    struct device_options options = {
+        .kind = kind, .thread_count = 2, .activation = act, .compute = compute};
+    struct model_options model = {.dir = dir, .quantize = quantize};
     *m = (struct machine){0};
     if (device_open(&options, &m->dev, &err))
         goto failed;
@@ -58,6 +61,11 @@ static inline bool machine_open(struct machine *m, const char *dir, const char *
 failed:
     check_fail(__FILE__, __LINE__, "%s: %s", kind, err.text);
     return false;
+}
+
+static inline bool machine_open(struct machine *m, const char *dir, const char *kind,
+                                enum storage_type act, enum storage_type kv) {
+    return machine_open_as(m, dir, kind, act, kv, STORAGE_NONE, NULL);
 }
 
 enum { MACHINE_BIAS = 2 };

@@ -92,6 +92,85 @@ TEST(the_bundled_model_in_bf16_has_the_cpus_logits) {
     compare(STORAGE_BF16, 1e-2);
 }
 
+/* ---- activations in fp8 ---- */
+
+/* How tests/goldens/quant/story.txt begins. */
+enum { STORY = 64 };
+static const uint32_t story[STORY] = {
+    3066, 780, 1342, 258,  479,  11,   329, 258,  1384, 1497, 11,   373,  406, 258,  2316, 13,
+    833,  503, 287,  1079, 11,   277,  345, 287,  509,  13,   430,  672,  344, 1079, 511,  333,
+    893,  13,  723,  287,  258,  1287, 897, 1689, 25,   258,  972,  2877, 13,  278,  587,  439,
+    355,  337, 415,  345,  1187, 13,   443, 1686, 490,  409,  1288, 11,   261, 2025, 13,   278};
+
+/* Logits of the story with weights in fp8, all at once. NULL: no such device. */
+static float *story_logits(const char *kind, const char *compute, bool output_class) {
+    struct machine m;
+    if (!machine_open_as(&m, DEMO, kind, strcmp(kind, "cpu") ? STORAGE_BF16 : STORAGE_NONE,
+                         strcmp(kind, "cpu") ? STORAGE_BF16 : STORAGE_F32, STORAGE_F8_E4M3,
+                         compute))
+        return NULL;
+    float *logits = calloc((size_t)STORY * m.model.spec.vocab, sizeof *logits);
+    machine_admit(&m, 0, story, STORY, (struct slot_state){0});
+    if (!machine_step(&m, 0, STORY, output_class, logits))
+        check_fail(__FILE__, __LINE__, "no step");
+    machine_close(&m);
+    return logits;
+}
+
+static double log_of_sum(const float *logits, uint32_t count) {
+    double most = logits[machine_argmax(logits, count)], sum = 0;
+    for (uint32_t i = 0; i < count; i++)
+        sum += exp(logits[i] - most);
+    return most + log(sum);
+}
+
+/* Of the predictions q from p, the mean over the story's positions. */
+static double mean_kl(const float *p, const float *q, uint32_t vocab) {
+    double all = 0;
+    for (uint32_t t = 0; t < STORY; t++, p += vocab, q += vocab) {
+        double p_sum = log_of_sum(p, vocab), q_sum = log_of_sum(q, vocab);
+        for (uint32_t i = 0; i < vocab; i++)
+            all += exp(p[i] - p_sum) * (p[i] - p_sum - q[i] + q_sum);
+    }
+    return all / STORY;
+}
+
+/* By numpy (tests/tools/fp8_activations.py, these 64 tokens): activations rounded to fp8 are 9.0e-5 from
+ * those that are not, with the same weights; rounded to bf16 first, so that some fall to the other side,
+ * 1.1e-4; bf16 alone 4.5e-7. So half of the first and twice the second: other roundings of the same
+ * kind, and neither none nor two. */
+static const double KL_LEAST = 4.5e-5, KL_MOST = 2.2e-4;
+
+TEST(activations_in_fp8_cost_the_bundled_model_what_they_cost_in_numpy) {
+    const uint32_t vocab = 3072;
+    struct device *dev;
+    struct error err;
+    struct device_options options = {.kind = "cuda", .activation = STORAGE_BF16, .compute = "fp8"};
+    if (device_open(&options, &dev, &err))
+        SKIP("gpu", "it computes nothing in fp8");
+    device_close(&dev);
+    float *want = story_logits("cpu", "f32", false), *plain = story_logits("cuda", NULL, true),
+          *prompt = story_logits("cuda", "fp8", false), *output = story_logits("cuda", "fp8", true),
+          *only_prompt = story_logits("cuda", "fp8-prompts", false),
+          *only_output = story_logits("cuda", "fp8-prompts", true);
+    EXPECT(want && plain && prompt && output && only_prompt && only_output);
+    const double costs[] = {mean_kl(want, plain, vocab), mean_kl(want, prompt, vocab),
+                            mean_kl(want, output, vocab)};
+    fprintf(stderr, "KL from the CPU's: not rounded %.2g, prompt %.2g, output %.2g\n", costs[0],
+            costs[1], costs[2]);
+    EXPECT(costs[0] < KL_LEAST / 4);
+    EXPECT(costs[1] > KL_LEAST && costs[1] < KL_MOST);
+    EXPECT(costs[2] > KL_LEAST && costs[2] < KL_MOST);
+    EXPECT(same_bits(only_prompt, prompt, (size_t)STORY * vocab));
+    EXPECT(same_bits(only_output, plain, (size_t)STORY * vocab));
+    free(want);
+    free(plain);
+    free(prompt);
+    free(output);
+    free(only_prompt);
+    free(only_output);
+}
+
 /* Prompt positions in chunks of any size, output positions one by one or many at once: the same
  * logits, bit by bit. */
 TEST(chunks_do_not_change_a_bit) {
