@@ -1,13 +1,13 @@
 #include "gateway/server.h"
 
-#include <cJSON.h>
 #include <stdio.h>
-#include <strings.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "gateway/abort.h"
 #include "gateway/anthropic.h"
+#include "gateway/call.h"
+#include "gateway/caller.h"
+#include "gateway/describe.h"
 #include "gateway/embed.h"
 #include "gateway/error_response.h"
 #include "gateway/gateway_metrics.h"
@@ -32,17 +32,6 @@
 #define JSON_TYPE "application/json"
 
 /* ---- handlers ---- */
-
-struct call {
-    struct event_thread *thread;
-    struct http_request *req;
-    struct u128 tenant;
-    struct bytes rest;           /* of the path, behind a prefix route */
-    enum genreq_dialect dialect; /* on_generate's */
-};
-
-/* Handlers answer, or see to it that someone will, and return 0; or they fill *err, which is
- * answered for them. */
 
 /* A long body is read off the event threads: *unread, and g is empty but for its dialect. */
 static int read_request(const struct call *c, struct genreq *g, bool *unread,
@@ -136,110 +125,6 @@ static int on_ollama_refused(const struct call *c, struct api_error *err) {
     return 0;
 }
 
-/* ---- models: small documents of our own, so cJSON writes them. What clients send is read by the
- * strict reader of field.h instead. ---- */
-
-/* Returns owned. */
-static cJSON *model_document(const struct model_info *info) {
-    static const char *const STATES[] = {
-        [MODEL_UNLOADED] = "unloaded", [MODEL_LOADING] = "loading", [MODEL_LOADED] = "loaded"};
-    cJSON *model = cJSON_CreateObject();
-    char created[32];
-    struct tm tm;
-    time_t seconds = (time_t)info->created_s;
-    CHECK(gmtime_r(&seconds, &tm) && strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &tm));
-    cJSON_AddStringToObject(model, "id", info->name);
-    cJSON_AddStringToObject(model, "object", "model");
-    cJSON_AddNumberToObject(model, "created", (double)info->created_s);
-    cJSON_AddStringToObject(model, "owned_by", "trireme");
-    /* as Anthropic's clients read it */
-    cJSON_AddStringToObject(model, "type", "model");
-    cJSON_AddStringToObject(model, "display_name", info->name);
-    cJSON_AddStringToObject(model, "created_at", created);
-    if (info->max_context) { /* 0: it was never loaded, so nobody knows */
-        cJSON_AddNumberToObject(model, "max_model_len", info->max_context);
-        cJSON_AddNumberToObject(model, "max_input_tokens", info->max_context);
-    }
-    cJSON *status = cJSON_AddObjectToObject(model, "status"); /* as llama-server's router has it */
-    cJSON_AddStringToObject(status, "value", STATES[info->state]);
-    return model;
-}
-
-/* Takes the document. */
-static void respond_document(struct http_request *req, cJSON *document) {
-    char *text = cJSON_PrintUnformatted(document);
-    CHECK_MSG(text, "out of memory");
-    http_respond(req, 200, JSON_TYPE, NULL, 0, bytes_str(text));
-    cJSON_free(text);
-    cJSON_Delete(document);
-}
-
-struct model_list {
-    const struct call *call;
-    cJSON *data;
-};
-
-static bool is_told(const struct call *c, const struct model_info *info) {
-    struct gateway *gw = c->thread->gw;
-    return (info->servable || gw->settings.models_on_demand) &&
-           auth_allows_model(&gw->auth, c->tenant, info->own_name);
-}
-
-static void list_model(void *ctx, const struct model_info *info) {
-    const struct model_list *list = ctx;
-    if (is_told(list->call, info))
-        cJSON_AddItemToArray(list->data, model_document(info));
-}
-
-/* A model's id; NULL: there is none. */
-static void add_id(cJSON *to, const char *name, const cJSON *model) {
-    const cJSON *id = model ? cJSON_GetObjectItemCaseSensitive(model, "id") : NULL;
-    if (id)
-        cJSON_AddStringToObject(to, name, id->valuestring);
-    else
-        cJSON_AddNullToObject(to, name);
-}
-
-static int on_models(const struct call *c, struct api_error *err) {
-    cJSON *list = cJSON_CreateObject();
-    cJSON_AddStringToObject(list, "object", "list");
-    struct model_list told = {.call = c, .data = cJSON_AddArrayToObject(list, "data")};
-    CHECK_MSG(told.data, "out of memory");
-    model_table_each(c->thread->gw->models, list_model, &told);
-    /* all of Anthropic's one page */
-    const cJSON *model, *last = NULL;
-    cJSON_ArrayForEach(model, told.data) last = model;
-    cJSON_AddBoolToObject(list, "has_more", false);
-    add_id(list, "first_id", told.data->child);
-    add_id(list, "last_id", last);
-    respond_document(c->req, list);
-    return 0;
-}
-
-struct model_search {
-    const struct call *call;
-    struct bytes name;
-    cJSON *document; /* owned; NULL: not found */
-};
-
-static void find_model(void *ctx, const struct model_info *info) {
-    struct model_search *search = ctx;
-    if (is_told(search->call, info) && !search->document &&
-        bytes_equal(bytes_str(info->name), search->name))
-        search->document = model_document(info);
-}
-
-static int on_model(const struct call *c, struct api_error *err) {
-    struct model_search search = {.call = c, .name = c->rest};
-    model_table_each(c->thread->gw->models, find_model, &search);
-    if (search.document) {
-        respond_document(c->req, search.document);
-        return 0;
-    }
-    prepare_refuse_model(MODEL_UNKNOWN, c->rest, err);
-    return -1;
-}
-
 static int on_tokenize(const struct call *c, struct api_error *err) {
     text_call_tokenize(c->thread, c->req, c->tenant);
     return 0;
@@ -323,42 +208,6 @@ static int on_version(const struct call *c, struct api_error *err) {
     return 0;
 }
 
-/* How busy this gateway is, as vLLM tells it: for load balancers. */
-static int on_load(const struct call *c, struct api_error *err) {
-    struct buf body;
-    CHECK(c->thread && c->req);
-    buf_init(&body, 0);
-    buf_addf(&body, "{\"server_load\":%lld}\n", (long long)atomic_load(&c->thread->gw->open_count));
-    http_respond(c->req, 200, JSON_TYPE, NULL, 0, buf_bytes(&body));
-    buf_release(&body);
-    return 0;
-}
-
-/* llama.cpp's slots. Here a request takes none for itself in the gateway: one that works for each
- * that is open, and one that is free while another may be opened. */
-static int on_slots(const struct call *c, struct api_error *err) {
-    enum { SLOTS_MAX = 1024 };
-    const struct gateway *gw = c->thread->gw;
-    struct served_model *model = model_table_any_ready(gw->models);
-    int64_t open = atomic_load(&gw->open_count);
-    bool full = open >= gw->settings.open_max;
-    struct buf body = {0};
-    if (full && bytes_equal(c->req->query, bytes_str("fail_on_no_slot=1"))) {
-        api_error_set(err, API_UNAVAILABLE, NULL, "no slot available");
-        served_model_put(model);
-        return -1;
-    }
-    buf_add_byte(&body, '[');
-    for (int64_t i = 0; i < MIN(open + !full, SLOTS_MAX); i++)
-        buf_addf(&body, "%s{\"id\":%lld,\"n_ctx\":%u,\"is_processing\":%s}", i ? "," : "",
-                 (long long)i, model ? model->max_context : 0, i < open ? "true" : "false");
-    buf_add_byte(&body, ']');
-    http_respond(c->req, 200, JSON_TYPE, NULL, 0, buf_bytes(&body));
-    buf_release(&body);
-    served_model_put(model);
-    return 0;
-}
-
 /* llama.cpp's files of a slot's cache: here prefixes are found by their tokens, and no slot is a
  * client's. As llama-server without a folder for them. */
 static int on_slot_action(const struct call *c, struct api_error *err) {
@@ -419,112 +268,6 @@ static int on_render(const struct call *c, struct api_error *err) {
 
 static int on_completion_tokens(const struct call *c, struct api_error *err) {
     text_call_completion_tokens(c->thread, c->req, c->tenant);
-    return 0;
-}
-
-/* That of ?model=NAME, else the one for requests that name none, else any. NULL: err says why. */
-static struct served_model *asked_model(const struct call *c, struct api_error *err) {
-    struct model_table *models = c->thread->gw->models;
-    struct served_model *model = NULL;
-    char name[256];
-    int len = http_query_find(c->req->query, "model", name, sizeof name);
-    if (len > 0) {
-        struct bytes asked = bytes_of(name, (size_t)len);
-        enum model_found found = model_table_find(models, asked, &model);
-        if (found != MODEL_READY)
-            prepare_refuse_model(found, asked, err);
-        return model;
-    }
-    model = model_table_any_ready(models);
-    if (!model)
-        api_error_set(err, API_UNAVAILABLE, NULL, "no model is ready yet");
-    return model;
-}
-
-/* What llama-server tells of its model: the context, and how a request is sampled that says nothing of it. */
-static int on_props(const struct call *c, struct api_error *err) {
-    struct served_model *model = asked_model(c, err);
-    struct prepared usual = {0};
-    struct genreq g;
-    struct buf body = {0};
-    struct json_writer w;
-    if (!model)
-        return -1;
-    genreq_init(&g, GENREQ_COMPLETION);
-    prepare_usual_sampling(&g, model->text, &usual);
-    json_writer_init(&w, &body);
-    json_begin_object(&w);
-    json_key(&w, "default_generation_settings");
-    json_begin_object(&w);
-    json_key(&w, "params");
-    json_begin_object(&w);
-    answer_write_settings(&g, &usual.sampling, &w);
-    json_end_object(&w);
-    json_key(&w, "n_ctx");
-    json_uint(&w, model->max_context);
-    json_end_object(&w);
-    json_key(&w, "model_alias");
-    json_string(&w, model->name);
-    json_key(&w, "build_info");
-    json_string(&w, "trireme " TRIREME_VERSION);
-    json_end_object(&w);
-    http_respond(c->req, 200, JSON_TYPE, NULL, 0, buf_bytes(&body));
-    buf_release(&body);
-    prepared_release(&usual);
-    genreq_release(&g);
-    served_model_put(model);
-    return 0;
-}
-
-/* What Hugging Face's TGI tells of its model and bounds (InferenceClient.get_endpoint_info). */
-static int on_info(const struct call *c, struct api_error *err) {
-    struct served_model *model = asked_model(c, err);
-    if (!model)
-        return -1;
-    cJSON *info = cJSON_CreateObject();
-    cJSON_AddStringToObject(info, "model_id", model->name);
-    cJSON_AddNumberToObject(info, "max_concurrent_requests",
-                            (double)c->thread->gw->settings.open_max);
-    cJSON_AddNumberToObject(info, "max_input_tokens", model->max_context - 1);
-    cJSON_AddNumberToObject(info, "max_total_tokens", model->max_context);
-    cJSON_AddStringToObject(info, "router", "trireme");
-    cJSON_AddStringToObject(info, "version", TRIREME_VERSION);
-    served_model_put(model);
-    respond_document(c->req, info);
-    return 0;
-}
-
-/* What SGLang's clients ask for first (RuntimeEndpoint). */
-static int on_model_info(const struct call *c, struct api_error *err) {
-    struct served_model *model = asked_model(c, err);
-    if (!model)
-        return -1;
-    cJSON *info = cJSON_CreateObject();
-    cJSON_AddStringToObject(info, "model_path", model->name);
-    cJSON_AddStringToObject(info, "tokenizer_path", model->name);
-    cJSON_AddBoolToObject(info, "is_generation", !model->vectors.pooling);
-    cJSON_AddNullToObject(info, "preferred_sampling_params");
-    served_model_put(model);
-    respond_document(c->req, info);
-    return 0;
-}
-
-/* What SGLang's clients and routers read of a server: how it was started, as far as they ask. */
-static int on_server_info(const struct call *c, struct api_error *err) {
-    struct served_model *model = asked_model(c, err);
-    if (!model)
-        return -1;
-    cJSON *info = cJSON_CreateObject();
-    cJSON_AddStringToObject(info, "model_path", model->name);
-    cJSON_AddStringToObject(info, "served_model_name", model->name);
-    cJSON_AddStringToObject(info, "tokenizer_path", model->name);
-    cJSON_AddBoolToObject(info, "is_embedding", model->vectors.only);
-    cJSON_AddNumberToObject(info, "context_length", model->max_context);
-    cJSON_AddNumberToObject(info, "max_running_requests", (double)c->thread->gw->settings.open_max);
-    cJSON_AddStringToObject(info, "status", "ready");
-    cJSON_AddStringToObject(info, "version", TRIREME_VERSION);
-    served_model_put(model);
-    respond_document(c->req, info);
     return 0;
 }
 
@@ -607,7 +350,7 @@ static const struct route {
     GENERATE("/v1/score", on_generate, GENREQ_SCORE, &fields_score),
     GENERATE("/score", on_generate, GENREQ_SCORE, &fields_score),
     CALL("/slots/", HTTP_POST, false, false, on_slot_action, NULL),
-    CALL("/slots", HTTP_GET, false, true, on_slots, NULL),
+    CALL("/slots", HTTP_GET, false, true, describe_slots, NULL),
     CALL("/tokenizer_info", HTTP_GET, false, false, on_tokenizer_info, NULL),
     CALL("/v1/chat/completions/render", HTTP_POST, false, false, on_render, &fields_chat),
     CALL("/v1/completions/render", HTTP_POST, false, false, on_completion_tokens,
@@ -623,9 +366,9 @@ static const struct route {
     CALL("/parse_function_call", HTTP_POST, false, false, on_parse_calls,
          &fields_parse_function_call),
     CALL("/apply-template", HTTP_POST, false, false, on_apply_template, &fields_text_calls),
-    CALL("/v1/models", HTTP_GET, false, false, on_models, NULL),
-    CALL("/models", HTTP_GET, false, false, on_models, NULL),
-    CALL("/v1/models/", HTTP_GET, false, false, on_model, NULL),
+    CALL("/v1/models", HTTP_GET, false, false, describe_models, NULL),
+    CALL("/models", HTTP_GET, false, false, describe_models, NULL),
+    CALL("/v1/models/", HTTP_GET, false, false, describe_model, NULL),
     CALL("/models/load", HTTP_POST, false, false, on_model_load, &fields_model_control),
     CALL("/models/reload", HTTP_POST, false, false, on_model_reload, &fields_model_control),
     CALL("/models/add", HTTP_POST, false, false, on_model_add, &fields_model_control),
@@ -642,14 +385,14 @@ static const struct route {
     CALL("/health/e2e", HTTP_GET, true, true, on_e2e, NULL),
     CALL("/metrics", HTTP_GET, false, true, on_metrics, NULL),
     CALL("/version", HTTP_GET, false, false, on_version, NULL),
-    CALL("/load", HTTP_GET, false, true, on_load, NULL),
+    CALL("/load", HTTP_GET, false, true, describe_load, NULL),
     CALL("/lora-adapters", HTTP_GET, false, false, on_adapters, NULL),
-    CALL("/props", HTTP_GET, false, false, on_props, NULL),
-    CALL("/info", HTTP_GET, false, false, on_info, NULL),
-    CALL("/get_model_info", HTTP_GET, false, false, on_model_info, NULL),
-    CALL("/model_info", HTTP_GET, false, false, on_model_info, NULL),
-    CALL("/server_info", HTTP_GET, false, false, on_server_info, NULL),
-    CALL("/get_server_info", HTTP_GET, false, false, on_server_info, NULL),
+    CALL("/props", HTTP_GET, false, false, describe_props, NULL),
+    CALL("/info", HTTP_GET, false, false, describe_info, NULL),
+    CALL("/get_model_info", HTTP_GET, false, false, describe_model_info, NULL),
+    CALL("/model_info", HTTP_GET, false, false, describe_model_info, NULL),
+    CALL("/server_info", HTTP_GET, false, false, describe_server_info, NULL),
+    CALL("/get_server_info", HTTP_GET, false, false, describe_server_info, NULL),
     CALL("/openapi.json", HTTP_GET, true, false, on_openapi, NULL),
 };
 #undef CALL
@@ -685,7 +428,7 @@ static bool is_of_path(const struct route *route, const struct http_request *req
     struct bytes path = req->path;
     size_t len = strlen(route->path);
     bool prefix = len > 1 && route->path[len - 1] == '/';
-    if (req->escaped_slash && (req->escaped_slash < len || route->handle != on_model))
+    if (req->escaped_slash && (req->escaped_slash < len || route->handle != describe_model))
         return false;
     if (path.len < len || memcmp(path.data, route->path, len) != 0 ||
         (prefix ? path.len == len : path.len != len))
@@ -747,47 +490,6 @@ static void refuse_method(struct http_request *req, const struct route *route) {
     buf_release(&body);
 }
 
-/* 0, or -1 with *err filled: a page elsewhere must not call a server on the loopback. */
-static int check_caller(const struct gateway *gw, const struct http_request *req,
-                        struct api_error *err) {
-    struct bytes host = http_request_header(req, "Host"),
-                 origin = http_request_header(req, "Origin");
-    if (host.len && !hosts_allow(&gw->hosts, host))
-        return api_error_set(err, API_FORBIDDEN, NULL,
-                             "this server is not called '%.*s'; see --allow-hosts",
-                             (int)MIN(host.len, (size_t)100), (const char *)host.data);
-    if (origin.len && !hosts_allow_origin(&gw->hosts, origin) && !cors_allows(&gw->cors, origin))
-        return api_error_set(err, API_FORBIDDEN, NULL,
-                             "pages of '%.*s' may not use this server; see --allow-origins",
-                             (int)MIN(origin.len, (size_t)100), (const char *)origin.data);
-    return 0;
-}
-
-/* A form can be sent by any page, JSON only after a preflight. Who is no browser (curl -d says it
- * sends a form, and the peers' manuals type that) is not asked. */
-static int check_media_type(const struct http_request *req, struct api_error *err) {
-    static const char json[] = "application/json";
-    struct bytes type = http_request_header(req, "Content-Type");
-    size_t len = sizeof json - 1;
-    if (!http_request_header(req, "Origin").len && !http_request_header(req, "Sec-Fetch-Site").len)
-        return 0;
-    bool same = type.len >= len && strncasecmp((const char *)type.data, json, len) == 0;
-    if (same && (type.len == len || strchr("; \t", type.data[len])))
-        return 0;
-    return api_error_set(err, API_MEDIA_TYPE, NULL, "the body must be JSON: 'Content-Type: %s'",
-                         json);
-}
-
-/* Bodies are read as they come: one that was compressed would only be called malformed. */
-static int check_coding(const struct http_request *req, struct api_error *err) {
-    struct bytes coding = http_request_header(req, "Content-Encoding");
-    if (!coding.len || http_name_equal(coding, "identity"))
-        return 0;
-    return api_error_set(err, API_MEDIA_TYPE, NULL,
-                         "a body with 'Content-Encoding: %.*s' is not read; send it as it is",
-                         (int)MIN(coding.len, (size_t)40), (const char *)coding.data);
-}
-
 /* What the head alone tells: is the path there, and may this client ask? NULL: refused, and
  * answered. */
 static const struct route *admit(struct gateway *gw, struct call *call) {
@@ -812,7 +514,7 @@ static const struct route *admit(struct gateway *gw, struct call *call) {
         respond_options(call, methods);
         return NULL;
     }
-    if (check_caller(gw, req, &err)) {
+    if (caller_check(gw, req, &err)) {
         error_respond(req, &err);
         return NULL;
     }
@@ -837,7 +539,7 @@ static void on_body(void *ctx, struct http_request *req) {
     struct api_error err;
     if (!admit(gw, &call))
         return;
-    if (check_media_type(req, &err) || check_coding(req, &err))
+    if (caller_check_media_type(req, &err) || caller_check_coding(req, &err))
         error_respond(req, &err);
     else
         req->holder = call.tenant;
