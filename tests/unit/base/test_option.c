@@ -55,7 +55,7 @@ static int parse(const char *line) {
 
 static char config_path[] = "/tmp/trireme-test-option-XXXXXX";
 static void write_config(const char *text) {
-    if (strchr(config_path, 'X'))
+    if (strstr(config_path, "XXXXXX"))
         close(mkstemp(config_path));
     FILE *f = fopen(config_path, "w");
     fputs(text, f);

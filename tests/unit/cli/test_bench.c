@@ -177,7 +177,7 @@ TEST(bench_random_prompts_have_the_lengths_and_the_prefix) {
 
 static char path[] = "/tmp/trireme-test-bench-XXXXXX";
 static const char *file_of(const char *text) {
-    if (strchr(path, 'X'))
+    if (strstr(path, "XXXXXX"))
         close(mkstemp(path));
     FILE *f = fopen(path, "w");
     fputs(text, f);
