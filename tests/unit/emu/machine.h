@@ -107,7 +107,12 @@ static inline bool machine_step(struct machine *m, uint32_t slot, uint32_t count
     struct step_run run = {slot, 0, count};
     for (uint32_t i = 0; i < count; i++)
         rows[i] = i;
-    struct step_input in = {&run, 1, count, output_class ? count : 0, rows, count};
+    struct step_input in = {.runs = &run,
+                            .run_count = 1,
+                            .row_count = count,
+                            .output_count = output_class ? count : 0,
+                            .sample_rows = rows,
+                            .sample_count = count};
     forward_layers(&m->forward, m->stream, &in);
     for (uint32_t first = 0; first < count; first += HEAD_ROWS) {
         uint32_t n = MIN(count - first, (uint32_t)HEAD_ROWS);

@@ -56,8 +56,9 @@ static void admit_all(struct served *s) {
                                           .bias_count = slot == 4 ? MACHINE_BIAS : 0,
                                           .logprobs = slot == 2 ? 3 : -1});
         struct step_run run = {slot, 0, PROMPT - 1};
-        stepper_put(&s->t, s->m.stream, &(struct step_input){&run, 1, PROMPT - 1, 0, NULL, 0}, NULL,
-                    NULL);
+        stepper_put(&s->t, s->m.stream,
+                    &(struct step_input){.runs = &run, .run_count = 1, .row_count = PROMPT - 1},
+                    NULL, NULL);
     }
 }
 
@@ -117,7 +118,13 @@ static void decode(struct served *s, uint32_t count, uint32_t tokens[STREAMS][ST
         for (uint32_t step = 0; step <= STEPS; step++) {
             if (step < STEPS) {
                 struct constraint c;
-                stepper_put(&s->t, s->m.stream, &(struct step_input){runs, n, n, n, rows, n},
+                stepper_put(&s->t, s->m.stream,
+                            &(struct step_input){.runs = runs,
+                                                 .run_count = n,
+                                                 .row_count = n,
+                                                 .output_count = n,
+                                                 .sample_rows = rows,
+                                                 .sample_count = n},
                             &s->out[step % 2], masks_of(&c, first, n, step));
                 event_record(done[step % 2], s->m.stream);
             }
@@ -187,7 +194,13 @@ static uint64_t launches_of_step(uint32_t count, uint32_t *layers, float *logits
         struct forward *f = &s.m.forward;
         admit_all(&s);
         launches = emu_launch_count();
-        forward_layers(f, s.m.stream, &(struct step_input){runs, count, count, count, &row, 1});
+        forward_layers(f, s.m.stream,
+                       &(struct step_input){.runs = runs,
+                                            .run_count = count,
+                                            .row_count = count,
+                                            .output_count = count,
+                                            .sample_rows = &row,
+                                            .sample_count = 1});
         launches = emu_launch_count() - launches;
         forward_logits(f, s.m.stream, 0, 1);
         stream_copy_out(s.m.stream, logits, f->logits, DEMO_VOCAB * sizeof *logits);
