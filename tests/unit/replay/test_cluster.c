@@ -212,7 +212,11 @@ TEST(a_lone_request_takes_the_time_of_its_steps) {
     /* the trace's first millisecond is turn 1, and what a step brings is seen in the turn after its end */
     int64_t begun_us = 1000;
     EXPECT_EQ(result.outcomes.items[0].first_us, (begun_us + first_us + 999) / 1000 * 1000);
-    EXPECT_EQ(result.outcomes.items[0].last_us, (begun_us + us + 999) / 1000 * 1000);
+    /* the last step of the prompt is shorter than those before it, so the plan that was kept back behind it
+     * (plan.h) goes out when its end is seen: up to a turn later */
+    int64_t last_us = (begun_us + us + 999) / 1000 * 1000;
+    EXPECT(result.outcomes.items[0].last_us == last_us ||
+           result.outcomes.items[0].last_us == last_us + 1000);
     replay_result_release(&result);
     bench_trace_release(&trace);
 }
