@@ -186,8 +186,6 @@ int chat_main(int argc, char **argv) {
         api_client_take_port(&settings.url, settings.port);
     if (!rc && !settings.url && !settings.model)
         rc = error_set(&err, ERR_INVALID, "give a model folder");
-    if (!rc && settings.raw)
-        rc = error_set(&err, ERR_INVALID, "--raw is for trireme run");
     if (rc)
         return command_misused("chat", &err);
     struct chat c = {.colours = false};

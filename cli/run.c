@@ -10,9 +10,12 @@
 #define PROMPT_ROW                                                                                 \
     TALK_ROW(struct talk_settings, "prompt", OPTION_STRING, prompt, .aliases = "-p",               \
              .important = true, .help = "The prompt, for one that is not given as a word.")
-static const struct option_row ROWS[] = {PROMPT_ROW, TALK_ROWS(struct talk_settings)};
+#define RAW_ROW                                                                                    \
+    TALK_ROW(struct talk_settings, "raw", OPTION_BOOL, raw,                                        \
+             .help = "Complete the text as it is, without a chat template.")
+static const struct option_row ROWS[] = {PROMPT_ROW, RAW_ROW, TALK_ROWS(struct talk_settings)};
 static const struct option_row GENERATE_ROWS[] = {
-    PROMPT_ROW, TALK_ROWS_WITH(struct talk_settings, "100", "0.9", "40")};
+    PROMPT_ROW, RAW_ROW, TALK_ROWS_WITH(struct talk_settings, "100", "0.9", "40")};
 const struct option_table generate_options = {
     .program = "trireme generate",
     .synopsis = "[OPTIONS] MODEL PROMPT  (with --url: PROMPT)",

@@ -85,8 +85,6 @@ enum { TALK_FOREIGN_COUNT = 2 };
                  .help = "Say at the end how long it took to load, and how many tokens came."),    \
         TALK_ROW(type_, "show-think", OPTION_BOOL, show_think,                                     \
                  .help = "Print the model's thoughts, too."),                                      \
-        TALK_ROW(type_, "raw", OPTION_BOOL, raw,                                                   \
-                 .help = "Complete the text as it is, without a chat template."),                  \
         TALK_ROW(type_, "verbose", OPTION_BOOL, verbose, .short_name = 'v',                        \
                  .help = "Show the private server's log.")
 
