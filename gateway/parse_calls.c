@@ -9,17 +9,13 @@
 #include "gateway/text_calls_internal.h"
 #include "text/parse/parse.h"
 
-static struct text_request *request_of(struct field_reader *r) {
-    return (struct text_request *)(void *)r->g;
-}
-
 static int read_text(struct field_reader *r, enum json_event first) {
-    request_of(r)->has_text = true;
-    return field_string(r, first, SIZE_MAX, &request_of(r)->text);
+    text_request_of(r)->has_text = true;
+    return field_string(r, first, SIZE_MAX, &text_request_of(r)->text);
 }
 
 static int read_parser(struct field_reader *r, enum json_event first) {
-    return field_string(r, first, GENREQ_NAME_MAX, &request_of(r)->parser);
+    return field_string(r, first, GENREQ_NAME_MAX, &text_request_of(r)->parser);
 }
 
 /* clang-format off */

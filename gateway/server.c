@@ -96,14 +96,6 @@ static int on_response_cancel(const struct call *c, struct api_error *err) {
     response_call_cancel(c->thread, c->req, c->tenant, c->rest);
     return 0;
 }
-static int on_chat_tokens(const struct call *c, struct api_error *err) {
-    text_call_chat_tokens(c->thread, c->req, c->tenant);
-    return 0;
-}
-static int on_input_tokens(const struct call *c, struct api_error *err) {
-    text_call_input_tokens(c->thread, c->req, c->tenant);
-    return 0;
-}
 static int on_ollama_tags(const struct call *c, struct api_error *err) {
     ollama_tags(c->thread, c->req);
     return 0;
@@ -122,40 +114,6 @@ static int on_ollama_version(const struct call *c, struct api_error *err) {
 }
 static int on_ollama_refused(const struct call *c, struct api_error *err) {
     ollama_refuse(c->req);
-    return 0;
-}
-
-static int on_tokenize(const struct call *c, struct api_error *err) {
-    text_call_tokenize(c->thread, c->req, c->tenant);
-    return 0;
-}
-static int on_detokenize(const struct call *c, struct api_error *err) {
-    text_call_detokenize(c->thread, c->req, c->tenant);
-    return 0;
-}
-static int on_apply_template(const struct call *c, struct api_error *err) {
-    text_call_apply_template(c->thread, c->req, c->tenant);
-    return 0;
-}
-
-static int on_chat_tokenize(const struct call *c, struct api_error *err) {
-    text_call_chat_tokenize(c->thread, c->req, c->tenant);
-    return 0;
-}
-static int on_separate_reasoning(const struct call *c, struct api_error *err) {
-    text_call_separate_reasoning(c->thread, c->req, c->tenant);
-    return 0;
-}
-static int on_parse_calls(const struct call *c, struct api_error *err) {
-    text_call_parse_calls(c->thread, c->req, c->tenant);
-    return 0;
-}
-static int on_encode_text(const struct call *c, struct api_error *err) {
-    text_call_encode(c->thread, c->req, c->tenant);
-    return 0;
-}
-static int on_count_tokens(const struct call *c, struct api_error *err) {
-    text_call_count_tokens(c->thread, c->req, c->tenant);
     return 0;
 }
 
@@ -257,20 +215,6 @@ static int on_model_unload(const struct call *c, struct api_error *err) {
     return model_control(c->thread, c->req, c->tenant, WIRE_WISH_UNLOAD, err);
 }
 
-static int on_tokenizer_info(const struct call *c, struct api_error *err) {
-    text_call_tokenizer_info(c->thread, c->req);
-    return 0;
-}
-static int on_render(const struct call *c, struct api_error *err) {
-    text_call_render(c->thread, c->req, c->tenant);
-    return 0;
-}
-
-static int on_completion_tokens(const struct call *c, struct api_error *err) {
-    text_call_completion_tokens(c->thread, c->req, c->tenant);
-    return 0;
-}
-
 /* ---- routes ---- */
 
 static int on_openapi(const struct call *c, struct api_error *err);
@@ -295,16 +239,20 @@ static const struct route {
     GENERATE("/v1/chat/completions", on_generate, GENREQ_CHAT, &fields_chat),
     GENERATE("/chat/completions", on_generate, GENREQ_CHAT, &fields_chat),
     GENERATE("/v1/chat/completions/batch", on_gather, GENREQ_CHAT, &fields_chat),
-    CALL("/v1/chat/completions/input_tokens", HTTP_POST, false, false, on_chat_tokens,
+    CALL("/v1/chat/completions/input_tokens", HTTP_POST, false, false, text_call_chat_tokens,
          &fields_chat),
-    CALL("/chat/completions/input_tokens", HTTP_POST, false, false, on_chat_tokens, &fields_chat),
+    CALL("/chat/completions/input_tokens", HTTP_POST, false, false, text_call_chat_tokens,
+         &fields_chat),
     GENERATE("/v1/completions", on_generate, GENREQ_COMPLETIONS, &fields_completions),
     GENERATE("/v1/messages", on_generate, GENREQ_MESSAGES, &fields_messages),
-    CALL("/v1/messages/count_tokens", HTTP_POST, false, false, on_count_tokens, &fields_messages),
+    CALL("/v1/messages/count_tokens", HTTP_POST, false, false, text_call_count_tokens,
+         &fields_messages),
     GENERATE("/v1/responses", on_generate, GENREQ_RESPONSES, &fields_responses),
-    CALL("/v1/responses/input_tokens", HTTP_POST, false, false, on_input_tokens, &fields_responses),
+    CALL("/v1/responses/input_tokens", HTTP_POST, false, false, text_call_input_tokens,
+         &fields_responses),
     GENERATE("/responses", on_generate, GENREQ_RESPONSES, &fields_responses),
-    CALL("/responses/input_tokens", HTTP_POST, false, false, on_input_tokens, &fields_responses),
+    CALL("/responses/input_tokens", HTTP_POST, false, false, text_call_input_tokens,
+         &fields_responses),
     CALL("/v1/responses/", HTTP_GET, false, false, on_response_get, NULL),
     CALL("/v1/responses/", HTTP_DELETE, false, false, on_response_delete, NULL),
     CALL("/v1/responses/", HTTP_POST, false, false, on_response_cancel, NULL),
@@ -351,21 +299,21 @@ static const struct route {
     GENERATE("/score", on_generate, GENREQ_SCORE, &fields_score),
     CALL("/slots/", HTTP_POST, false, false, on_slot_action, NULL),
     CALL("/slots", HTTP_GET, false, true, describe_slots, NULL),
-    CALL("/tokenizer_info", HTTP_GET, false, false, on_tokenizer_info, NULL),
-    CALL("/v1/chat/completions/render", HTTP_POST, false, false, on_render, &fields_chat),
-    CALL("/v1/completions/render", HTTP_POST, false, false, on_completion_tokens,
+    CALL("/tokenizer_info", HTTP_GET, false, false, text_call_tokenizer_info, NULL),
+    CALL("/v1/chat/completions/render", HTTP_POST, false, false, text_call_render, &fields_chat),
+    CALL("/v1/completions/render", HTTP_POST, false, false, text_call_completion_tokens,
          &fields_completions),
-    CALL("/tokenize", HTTP_POST, false, false, on_tokenize, &fields_text_calls),
-    CALL("/detokenize", HTTP_POST, false, false, on_detokenize, &fields_text_calls),
-    CALL("/v1/tokenize", HTTP_POST, false, false, on_tokenize, &fields_text_calls),
-    CALL("/v1/detokenize", HTTP_POST, false, false, on_detokenize, &fields_text_calls),
-    CALL("/chat_tokenize", HTTP_POST, false, false, on_chat_tokenize, &fields_chat),
-    CALL("/v1/encode", HTTP_POST, false, false, on_encode_text, &fields_encode_text),
-    CALL("/separate_reasoning", HTTP_POST, false, false, on_separate_reasoning,
+    CALL("/tokenize", HTTP_POST, false, false, text_call_tokenize, &fields_text_calls),
+    CALL("/detokenize", HTTP_POST, false, false, text_call_detokenize, &fields_text_calls),
+    CALL("/v1/tokenize", HTTP_POST, false, false, text_call_tokenize, &fields_text_calls),
+    CALL("/v1/detokenize", HTTP_POST, false, false, text_call_detokenize, &fields_text_calls),
+    CALL("/chat_tokenize", HTTP_POST, false, false, text_call_chat_tokenize, &fields_chat),
+    CALL("/v1/encode", HTTP_POST, false, false, text_call_encode, &fields_encode_text),
+    CALL("/separate_reasoning", HTTP_POST, false, false, text_call_separate_reasoning,
          &fields_separate_reasoning),
-    CALL("/parse_function_call", HTTP_POST, false, false, on_parse_calls,
+    CALL("/parse_function_call", HTTP_POST, false, false, text_call_parse_calls,
          &fields_parse_function_call),
-    CALL("/apply-template", HTTP_POST, false, false, on_apply_template, &fields_text_calls),
+    CALL("/apply-template", HTTP_POST, false, false, text_call_apply_template, &fields_text_calls),
     CALL("/v1/models", HTTP_GET, false, false, describe_models, NULL),
     CALL("/models", HTTP_GET, false, false, describe_models, NULL),
     CALL("/v1/models/", HTTP_GET, false, false, describe_model, NULL),

@@ -16,30 +16,27 @@
 
 /* ---- fields ---- */
 
-static struct text_request *request_of(struct field_reader *r) {
-    return (struct text_request *)(void *)r->g;
-}
-
 static int read_prompt(struct field_reader *r, enum json_event first) {
-    request_of(r)->has_prompt = true;
-    return field_string(r, first, TEXT_CALL_BYTES_MAX, &request_of(r)->prompt);
+    text_request_of(r)->has_prompt = true;
+    return field_string(r, first, TEXT_CALL_BYTES_MAX, &text_request_of(r)->prompt);
 }
 
 static int read_content(struct field_reader *r, enum json_event first) {
-    request_of(r)->has_content = true;
-    return field_string(r, first, TEXT_CALL_BYTES_MAX, &request_of(r)->content);
+    text_request_of(r)->has_content = true;
+    return field_string(r, first, TEXT_CALL_BYTES_MAX, &text_request_of(r)->content);
 }
 
 static int read_inputs(struct field_reader *r, enum json_event first) {
-    request_of(r)->tells_pieces = true;
+    text_request_of(r)->tells_pieces = true;
     return read_prompt(r, first);
 }
 
 static int read_tokens(struct field_reader *r, enum json_event first) {
     if (first != JSON_ARRAY_BEGIN)
         return field_wrong_type(r, "an array of token ids", first);
-    request_of(r)->has_tokens = true;
-    return field_token_array(r, json_next(&r->json), TEXT_CALL_BYTES_MAX, &request_of(r)->tokens);
+    text_request_of(r)->has_tokens = true;
+    return field_token_array(r, json_next(&r->json), TEXT_CALL_BYTES_MAX,
+                             &text_request_of(r)->tokens);
 }
 
 static int read_texts(struct field_reader *r, enum json_event first) {
@@ -644,95 +641,85 @@ static void on_closed(void *ctx, struct http_request *req) {
     job->http = NULL;
 }
 
-static void answer(struct event_thread *thread, struct http_request *req, struct u128 tenant,
-                   text_call_reader *read, text_call *call) {
+static int answer(const struct call *c, text_call_reader *read, text_call *call) {
+    struct http_request *req = c->req;
     static const struct http_watch watch = {.on_closed = on_closed};
     struct text_job *job = mem_alloc(sizeof *job);
-    *job = (struct text_job){.work = {.tenant = open_holder(tenant, req->address),
+    *job = (struct text_job){.work = {.tenant = open_holder(c->tenant, req->address),
                                       .bytes = req->body.len,
                                       .run = run,
                                       .drop = drop},
-                             .tenant = tenant,
-                             .gw = thread->gw,
-                             .thread_idx = thread->idx,
+                             .tenant = c->tenant,
+                             .gw = c->thread->gw,
+                             .thread_idx = c->thread->idx,
                              .http = req,
                              .read = read,
                              .call = call};
     if (req->body.len <= TEXT_CALL_INLINE_BYTES || req->body.len > TEXT_CALL_BYTES_MAX) {
         work_out(job, req->body); /* too large is said at once */
         text_call_on_done(job);
-        return;
+        return 0;
     }
     buf_add_bytes(&job->body, req->body);
-    if (!work_pool_push(thread->gw->workers, &job->work)) {
+    if (!work_pool_push(c->thread->gw->workers, &job->work)) {
         api_error_set(&job->err, API_OVERLOADED, NULL,
                       "too many long requests are waiting; try again later");
         text_call_on_done(job);
-        return;
+        return 0;
     }
     http_request_watch(req, &watch, job);
+    return 0;
 }
 
-void text_call_tokenize(struct event_thread *thread, struct http_request *req, struct u128 tenant) {
-    answer(thread, req, tenant, read_own, tokenize);
+int text_call_tokenize(const struct call *c, struct api_error *err) {
+    return answer(c, read_own, tokenize);
 }
-void text_call_detokenize(struct event_thread *thread, struct http_request *req,
-                          struct u128 tenant) {
-    answer(thread, req, tenant, read_own, detokenize);
+int text_call_detokenize(const struct call *c, struct api_error *err) {
+    return answer(c, read_own, detokenize);
 }
-void text_call_apply_template(struct event_thread *thread, struct http_request *req,
-                              struct u128 tenant) {
-    answer(thread, req, tenant, read_own, apply_template);
+int text_call_apply_template(const struct call *c, struct api_error *err) {
+    return answer(c, read_own, apply_template);
 }
-void text_call_count_tokens(struct event_thread *thread, struct http_request *req,
-                            struct u128 tenant) {
-    answer(thread, req, tenant, read_messages, count_tokens);
+int text_call_count_tokens(const struct call *c, struct api_error *err) {
+    return answer(c, read_messages, count_tokens);
 }
-void text_call_input_tokens(struct event_thread *thread, struct http_request *req,
-                            struct u128 tenant) {
-    answer(thread, req, tenant, read_response, count_input);
+int text_call_input_tokens(const struct call *c, struct api_error *err) {
+    return answer(c, read_response, count_input);
 }
-void text_call_chat_tokens(struct event_thread *thread, struct http_request *req,
-                           struct u128 tenant) {
-    answer(thread, req, tenant, read_chat, count_input);
+int text_call_chat_tokens(const struct call *c, struct api_error *err) {
+    return answer(c, read_chat, count_input);
 }
-void text_call_render(struct event_thread *thread, struct http_request *req, struct u128 tenant) {
-    answer(thread, req, tenant, read_chat, render_answer);
+int text_call_render(const struct call *c, struct api_error *err) {
+    return answer(c, read_chat, render_answer);
 }
 
-void text_call_chat_tokenize(struct event_thread *thread, struct http_request *req,
-                             struct u128 tenant) {
-    answer(thread, req, tenant, read_chat, chat_tokenize);
+int text_call_chat_tokenize(const struct call *c, struct api_error *err) {
+    return answer(c, read_chat, chat_tokenize);
 }
 
-void text_call_encode(struct event_thread *thread, struct http_request *req, struct u128 tenant) {
-    answer(thread, req, tenant, read_encode, encode_text);
+int text_call_encode(const struct call *c, struct api_error *err) {
+    return answer(c, read_encode, encode_text);
 }
 
-void text_call_completion_tokens(struct event_thread *thread, struct http_request *req,
-                                 struct u128 tenant) {
-    answer(thread, req, tenant, read_completion, completion_tokens);
+int text_call_completion_tokens(const struct call *c, struct api_error *err) {
+    return answer(c, read_completion, completion_tokens);
 }
 
-void text_call_separate_reasoning(struct event_thread *thread, struct http_request *req,
-                                  struct u128 tenant) {
-    answer(thread, req, tenant, read_reasoning, separate_reasoning);
+int text_call_separate_reasoning(const struct call *c, struct api_error *err) {
+    return answer(c, read_reasoning, separate_reasoning);
 }
-void text_call_parse_calls(struct event_thread *thread, struct http_request *req,
-                           struct u128 tenant) {
-    answer(thread, req, tenant, read_function_calls, parse_function_calls);
+int text_call_parse_calls(const struct call *c, struct api_error *err) {
+    return answer(c, read_function_calls, parse_function_calls);
 }
 
-void text_call_tokenizer_info(struct event_thread *thread, struct http_request *req) {
+int text_call_tokenizer_info(const struct call *c, struct api_error *err) {
     struct served_model *m = NULL;
-    struct api_error err;
     struct buf out = {0};
-    if (find_model(thread->gw, bytes_of(NULL, 0), &m, &err)) {
-        error_respond(req, &err);
-        return;
-    }
+    if (find_model(c->thread->gw, bytes_of(NULL, 0), &m, err))
+        return -1;
     write_tokenizer_info(m, &out);
-    http_respond(req, 200, "application/json", NULL, 0, buf_bytes(&out));
+    http_respond(c->req, 200, "application/json", NULL, 0, buf_bytes(&out));
     buf_release(&out);
     served_model_put(m);
+    return 0;
 }

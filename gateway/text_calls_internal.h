@@ -24,6 +24,11 @@ struct text_request {
     bool has_text;
 };
 
+/* The request whose rows are read. */
+static inline struct text_request *text_request_of(struct field_reader *r) {
+    return (struct text_request *)(void *)r->g;
+}
+
 /* Reads what json_scan took. 0, or -1 with *err filled. */
 typedef int text_call_reader(struct text_request *t, struct bytes body, struct api_error *err);
 /* Writes the answer. */
