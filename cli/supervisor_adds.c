@@ -18,10 +18,21 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+static void send_outcome(struct supervisor *s, const struct wire_outcome *outcome) {
+    if (!supervisor_send_outcome(s, outcome))
+        log_warn("a client is not told what became of its model: %.*s",
+                 outcome->done ? 6 : (int)outcome->text.len,
+                 outcome->done ? "loaded" : (const char *)outcome->text.data);
+}
+
 static void tell_outcome(struct supervisor *s, struct u128 ticket, bool done, const char *text) {
-    const struct wire_outcome outcome = {.ticket = ticket, .done = done, .text = bytes_str(text)};
-    if (!supervisor_send_outcome(s, &outcome))
-        log_warn("a client is not told what became of its model: %s", done ? "loaded" : text);
+    send_outcome(s,
+                 &(struct wire_outcome){.ticket = ticket, .done = done, .text = bytes_str(text)});
+}
+
+static void tell_unknown(struct supervisor *s, struct u128 ticket) {
+    send_outcome(s, &(struct wire_outcome){
+                        .ticket = ticket, .gone = true, .text = bytes_str(SUPERVISOR_WHICH)});
 }
 
 /* Between fork and exec: only what is safe with other threads' locks held. */
@@ -80,6 +91,8 @@ void adds_begin(struct supervisor *s, const struct wire_want *want) {
         tell_outcome(s, want->ticket, false, "draining");
     else if (!option_is_word(want->model) || want->model.len >= CONTROL_LINE_MAX - 8)
         tell_outcome(s, want->ticket, false, "that is neither a path nor a hub's name");
+    else if (want->wish == WIRE_WISH_REMOVE && !models_find(s, want->model))
+        tell_unknown(s, want->ticket);
     else if (idx == ADDS_MAX)
         tell_outcome(s, want->ticket, false,
                      "other models are being added or removed; try again when that is done");

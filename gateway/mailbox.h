@@ -53,7 +53,7 @@ struct mail_reject {
 
 struct mail_outcome {
     struct u128 ticket;
-    bool done, away; /* as struct wire_outcome has them */
+    bool done, away, gone; /* as struct wire_outcome has them */
 };
 
 struct mail {

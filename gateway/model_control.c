@@ -183,11 +183,7 @@ void model_control_on_outcome(struct event_thread *thread, const struct mail *ma
     }
     char own_name[MODEL_NAME_MAX];
     bool away = mail->outcome.away;
-    /* as the supervisor says that nobody knows it */
-    static const char WHICH[] = "which model?";
-    bool nowhere = away || (mail->submit.len >= sizeof WHICH - 1 &&
-                            !memcmp(mail->submit.data, WHICH, sizeof WHICH - 1));
-    if (nowhere && w->unknown &&
+    if ((away || mail->outcome.gone) && w->unknown &&
         !model_table_own_name(thread->gw->models, bytes_str(w->unknown), own_name))
         (void)prepare_refuse_model(MODEL_UNKNOWN, bytes_str(w->unknown), &err);
     else

@@ -127,7 +127,7 @@ static void on_outcome(struct scheduler_link *l, struct bytes payload) {
     if (request_thread_idx(outcome.ticket) >= l->box_count)
         return;
     struct mail *mail = mail_new(MAIL_OUTCOME, NULL);
-    mail->outcome = (struct mail_outcome){outcome.ticket, outcome.done, outcome.away};
+    mail->outcome = (struct mail_outcome){outcome.ticket, outcome.done, outcome.away, outcome.gone};
     buf_add_bytes(&mail->submit, outcome.text);
     mailbox_push(&l->boxes[request_thread_idx(outcome.ticket)], mail);
 }
