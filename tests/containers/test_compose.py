@@ -102,9 +102,16 @@ def replicas():
     return told("trireme_scheduler_replicas_ready")
 
 
+def services(*profile):
+    return set(compose(*profile, "config", "--services").split())
+
+
 def test_files_are_valid():
     compose("config", "-q")
-    compose("config", "-q", files=["-f", "docker/compose.yaml", "-f", "docker/compose.gpu.yaml"])
+    assert services() == {"keys", "scheduler", "front", "gateway", "worker"} == services("--profile", "cpu")
+    assert services("--profile", "gpu") == {"keys", "scheduler", "front", "gateway", "worker-gpu"}
+    of_gpu = json.loads(compose("--profile", "gpu", "config", "--format", "json"))["services"]["worker-gpu"]
+    assert of_gpu["build"]["target"] == "cuda" and of_gpu["deploy"]["resources"]["reservations"]["devices"][0]["driver"] == "nvidia"
     secrets = ["-f", "docker/compose.yaml", "-f", "docker/compose.secrets.yaml"]
     refused = compose("config", "-q", files=secrets, check=False)  # names whichever it came to first
     assert any(f"{name}_FILE is missing" in refused for name in ("API_KEYS", "TLS_CERT", "TLS_KEY")), "secrets without files were taken"
