@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # timeout: 300
 # seconds: 30
-# long: yes
 # The chart and the manifests: by Kubernetes' schemas, by the program's options, and in themselves.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT" || exit 1
@@ -31,20 +30,17 @@ if need_venv requirements-kubernetes.txt "$venv"; then
     verdict lost_port_is_found refuses 's/targetPort: wire/targetPort: wires/' deploy/kubernetes/trireme.yaml
 else skip kubernetes-validate kubernetes.manifests "the Python packages could not be had"; fi
 
-if [ "$LONG" = 1 ]; then need_packages golang-go golang-github-masterminds-sprig-dev golang-gopkg-yaml.v3-dev; fi
-if command -v helm >/dev/null || command -v go >/dev/null && [ -d /usr/share/gocode/src/github.com/Masterminds/sprig ]; then
-    rendered() { # whatever the order; helm sorts by kind
-        tests/tools/chart/render.sh >"$dir/chart.yaml" && "$venv/bin/python" -c 'import sys, yaml
-a, b = ({(r["kind"], r["metadata"]["name"]): r for r in yaml.safe_load_all(open(p)) if r} for p in sys.argv[1:])
-assert a == b, [k for k in a.keys() | b.keys() if a.get(k) != b.get(k)]' "$dir/chart.yaml" deploy/kubernetes/trireme.yaml
-    }
+if command -v helm >/dev/null || [ -x "$venv/bin/helm" ]; then
+    rendered() { tests/tools/chart.sh >"$dir/chart.yaml" && cmp "$dir/chart.yaml" deploy/kubernetes/trireme.yaml; }
+    lint() { PATH=$PATH:$venv/bin helm lint --strict deploy/helm/trireme; }
+    verdict chart_is_lint_free lint
     verdict manifests_are_the_chart rendered
-    all() { tests/tools/chart/render.sh deploy/kubernetes/values-all.yaml >"$dir/all.yaml" && check "$dir/all.yaml" && grep -q nvidia.com/gpu "$dir/all.yaml" && grep -q ScaledObject "$dir/all.yaml"; }
-    ranks() { tests/tools/chart/render.sh deploy/kubernetes/values-ranks.yaml >"$dir/ranks.yaml" && check "$dir/ranks.yaml" && grep -q 'kind: LeaderWorkerSet' "$dir/ranks.yaml"; }
+    all() { tests/tools/chart.sh deploy/kubernetes/values-all.yaml >"$dir/all.yaml" && check "$dir/all.yaml" && grep -q nvidia.com/gpu "$dir/all.yaml" && grep -q ScaledObject "$dir/all.yaml"; }
+    ranks() { tests/tools/chart.sh deploy/kubernetes/values-ranks.yaml >"$dir/ranks.yaml" && check "$dir/ranks.yaml" && grep -q 'kind: LeaderWorkerSet' "$dir/ranks.yaml"; }
     lost_rank() { refuses 's/--replica=/--replicas=/' "$dir/ranks.yaml" && refuses 's/valueFrom: {fieldRef/valuesFrom: {fieldRef/' "$dir/ranks.yaml"; }
     lost_role() { refuses '/^roleRef/s/-scheduler/-schedule/' "$dir/all.yaml"; }
     verdict chart_with_all_values all
     verdict lost_role_is_found lost_role
     verdict chart_with_ranks ranks
     verdict lost_rank_is_found lost_rank
-else skip helm kubernetes.manifests_are_the_chart "there is no helm, and no Go to render the chart with; --long installs it"; fi
+else skip helm kubernetes.manifests_are_the_chart "there is no helm, and no Python package of it for this kind of machine"; fi
