@@ -97,7 +97,7 @@ static const struct option_row ROWS[] = {
     ROW(detailed, "save-detailed", OPTION_BOOL, .help = "With every request's own figures in it."),
     ROW(result_dir, "result-dir", OPTION_STRING, .fallback = ".", .help = "Its folder."),
     ROW(result_filename, "result-filename", OPTION_STRING,
-        .help = "Its name; default BACKEND-RATEqps-MODEL-DATE.json."),
+        .help = "Its name, or a whole path; default BACKEND-RATEqps-MODEL-DATE.json."),
     ROW(quiet, "disable-tqdm", OPTION_BOOL, .help = "Show no progress."),
 };
 static const struct option_foreign FOREIGN[] = {
@@ -288,24 +288,34 @@ static int warm_up(struct bench *b, struct error *err) {
     return rc;
 }
 
-static int save(const struct bench *b, const struct bench_report *report,
-                const struct bench_outcome *outcomes, struct error *err) {
-    char date[32], name[512];
+/* Where the report goes: a whole path as it is, else a name in the results' folder. Owned by the caller. */
+static char *result_path(const struct bench *b) {
+    const struct bench_settings *settings = &b->settings;
+    if (settings->result_filename)
+        return *settings->result_filename == '/'
+                   ? mem_strdup(settings->result_filename)
+                   : path_join(settings->result_dir, settings->result_filename);
+    char date[32];
     time_t now = time(NULL);
     struct tm tm;
-    struct buf json;
+    struct buf name;
     strftime(date, sizeof date, "%Y%m%d-%H%M%S", gmtime_r(&now, &tm));
-    if (b->settings.result_filename)
-        snprintf(name, sizeof name, "%s", b->settings.result_filename);
-    else
-        snprintf(name, sizeof name, "%s-%gqps-%s-%s.json", b->about.backend, b->about.rate,
-                 b->model, date);
-    for (char *c = name; *c && !b->settings.result_filename; c++)
-        if (*c == '/')
-            *c = '_';
+    buf_init(&name, 0);
+    buf_addf(&name, "%s-%gqps-%s-%s.json", b->about.backend, b->about.rate, b->model, date);
+    for (size_t i = 0; i < name.len; i++)
+        if (name.data[i] == '/')
+            name.data[i] = '_';
+    char *path = path_join(settings->result_dir, buf_text(&name));
+    buf_release(&name);
+    return path;
+}
+
+static int save(const struct bench *b, const struct bench_report *report,
+                const struct bench_outcome *outcomes, struct error *err) {
+    struct buf json;
     buf_init(&json, 0);
     bench_report_json(&json, &b->about, report, outcomes, b->prompts.count);
-    char *path = path_join(b->settings.result_dir, name);
+    char *path = result_path(b);
     int rc = dir_make(b->settings.result_dir, 0755, err);
     if (!rc)
         rc = file_write_atomic(path, json.data, json.len, 0644, err);

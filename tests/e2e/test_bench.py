@@ -1,5 +1,6 @@
 """trireme bench serve against the bundled model: what it reports is what the server saw."""
 import json
+import os
 import re
 import subprocess
 from xml.etree import ElementTree
@@ -15,7 +16,7 @@ def bench(server, *args, backend="openai"):
 def report(server, name, *args, **more):
     done = bench(server, "--save-result", "--save-detailed", "--result-dir", server.run_dir, "--result-filename", name, *args, **more)
     assert done.returncode == 0, done
-    path = f"{server.run_dir}/{name}"
+    path = os.path.join(server.run_dir, name)
     return done.stdout, json.load(open(path)), path
 
 
@@ -49,7 +50,7 @@ def test_bench_reports_what_the_server_saw():
         curves = ElementTree.fromstring(drawn.stdout).findall("{http://www.w3.org/2000/svg}polyline")
         assert drawn.returncode == 0 and len(curves) == 4, drawn
 
-        text, c, _ = report(s, "c.json", "--num-prompts", 4, "--random-input-len", 20, "--random-output-len", 3, "--ignore-eos", backend="openai-chat")
+        text, c, _ = report(s, f"{s.run_dir}/c.json", "--num-prompts", 4, "--random-input-len", 20, "--random-output-len", 3, "--ignore-eos", backend="openai-chat")
         assert c["completed"] == 4 and c["total_output_tokens"] == 12 and all(20 <= n <= 80 for n in c["input_lens"]), c["input_lens"]
 
 
