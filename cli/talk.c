@@ -2,7 +2,7 @@
 
 #include "cli/model_path.h"
 #include "cli/progress.h"
-#include "gateway/health.h"
+#include "gateway/calls/health.h"
 
 #include "base/clock.h"
 #include "base/loopback.h"

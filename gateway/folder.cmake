@@ -60,7 +60,7 @@ function(embed_page) # sets PAGE_FILES
     DEPENDS ${page_sources} "${page}/embed.cmake"
     COMMENT "Embedding the page"
     VERBATIM)
-  set_source_files_properties("${CMAKE_SOURCE_DIR}/gateway/page.c" PROPERTIES
+  set_source_files_properties("${CMAKE_SOURCE_DIR}/gateway/page/page.c" PROPERTIES
     INCLUDE_DIRECTORIES "${generated}" OBJECT_DEPENDS "${generated}/page_files.inc")
   set(PAGE_FILES "${generated}/page_files.inc" PARENT_SCOPE)
 endfunction()

@@ -11,11 +11,11 @@
 #include <stdatomic.h>
 
 #include "base/pulse.h"
-#include "gateway/auth.h"
-#include "gateway/cors.h"
-#include "gateway/hosts.h"
-#include "gateway/mailbox.h"
-#include "gateway/model_table.h"
+#include "gateway/access/auth.h"
+#include "gateway/access/cors.h"
+#include "gateway/access/hosts.h"
+#include "gateway/link/mailbox.h"
+#include "gateway/models/model_table.h"
 #include "http/http_server.h"
 
 struct gateway_settings {

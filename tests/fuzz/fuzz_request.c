@@ -2,7 +2,7 @@
  * within the bounds. */
 #include "base/utf8.h"
 #include "fuzz.h"
-#include "gateway/genreq.h"
+#include "gateway/fields/genreq.h"
 
 static void check_taken(const struct genreq *g) {
     CHECK(g->choice_count >= 1 && g->choice_count <= GENREQ_CHOICES_MAX);

@@ -2,7 +2,7 @@
 #include "demo_tokenizer.h"
 
 #include "check.h"
-#include "gateway/breakers.h"
+#include "gateway/prompts/breakers.h"
 
 /* By the definition: a token's text holds one of the texts. */
 static void expect_set(const struct tokenizer *t, const struct bytes *texts, uint32_t count,

@@ -4,8 +4,8 @@
 
 #include "base/utf8.h"
 #include "check.h"
-#include "gateway/choice.h"
-#include "gateway/response.h"
+#include "gateway/answers/choice.h"
+#include "gateway/dialects/response.h"
 
 static struct token_vec encode(const struct tokenizer *t, const char *text) {
     struct token_vec ids = {0};

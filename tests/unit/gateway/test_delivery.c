@@ -2,7 +2,7 @@
  * reordering scheduler that dies. */
 #include "base/base.h"
 #include "check.h"
-#include "gateway/delivery.h"
+#include "gateway/generation/delivery.h"
 
 static const struct epoch first = {7, {1, 1}}, second = {8, {2, 2}};
 

@@ -1,6 +1,6 @@
 /* Requests for embeddings: their fields, and how vectors are shown. */
 #include "check.h"
-#include "gateway/embed.h"
+#include "gateway/dialects/embed.h"
 
 #include <math.h>
 

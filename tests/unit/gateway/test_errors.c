@@ -1,8 +1,8 @@
 /* What a refusal says in each dialect, row by row: status, type, code, and under which label it is
  * counted. */
 #include "check.h"
-#include "gateway/error_response.h"
-#include "gateway/gateway_metrics.h"
+#include "gateway/answers/error_response.h"
+#include "gateway/watch/gateway_metrics.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* Ids of events, and what is left out of a stream that is resumed. */
 #include "check.h"
-#include "gateway/event_ids.h"
-#include "gateway/presentation.h"
+#include "gateway/answers/event_ids.h"
+#include "gateway/generation/presentation.h"
 
 /* A stream of two choices: what a gateway writes, part by part. */
 static const struct {

@@ -1,7 +1,7 @@
 /* Request fields: types, ranges, bounds, spellings. One row a case. */
 #include "base/base.h"
 #include "check.h"
-#include "gateway/genreq.h"
+#include "gateway/fields/genreq.h"
 
 #define CHAT(fields) "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]" fields "}"
 #define COMP(fields) "{\"prompt\":\"hi\"" fields "}"

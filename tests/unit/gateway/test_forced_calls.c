@@ -1,6 +1,6 @@
 /* Calls that a constraint forces, in the notation of each row of text/parse: whatever it lets
  * through is read back as calls of the tools, with arguments that their schemas accept. */
-#include "gateway/constraint.h"
+#include "gateway/prompts/constraint.h"
 
 #include "check.h"
 #include "grammar/grammar.h"

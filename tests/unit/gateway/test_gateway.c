@@ -4,7 +4,7 @@
 
 #include "world.h"
 
-#include "gateway/gateway_metrics.h"
+#include "gateway/watch/gateway_metrics.h"
 #include "text/tokenizer/detokenizer.h"
 
 static bool is_paused(struct world *w) {

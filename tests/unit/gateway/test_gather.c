@@ -1,7 +1,7 @@
 /* Several requests in one body: cut, answered together, and what ends them early; requests that their client aborts. */
 #include "world.h"
 
-#include "gateway/gather_bodies.h"
+#include "gateway/answers/gather_bodies.h"
 
 /* ---- bodies ---- */
 

@@ -1,6 +1,6 @@
 /* A round over many generations: a bounded part in each turn, and each of them once. */
 #include "check.h"
-#include "gateway/generation.h"
+#include "gateway/generation/generation.h"
 
 enum { MANY = 1000 };
 

@@ -1,7 +1,7 @@
 /* llama.cpp's own calls over the socket, against a fake scheduler; and prompts of an infill. */
 #include "world.h"
 
-#include "gateway/infill.h"
+#include "gateway/prompts/infill.h"
 
 static void post(struct world *w, const char *path, const char *body, struct answer *a) {
     client_request(w->port, "POST", path, NULL, body, a);

@@ -2,8 +2,8 @@
 #include "capture.h"
 #include "world.h"
 
-#include "gateway/gateway_metrics.h"
-#include "gateway/request_log.h"
+#include "gateway/watch/gateway_metrics.h"
+#include "gateway/watch/request_log.h"
 
 /* The line of the log that has these members; NULL: none, or several. Owned by the caller. */
 static cJSON *line_with(const struct buf *log, const char *name, const char *value) {

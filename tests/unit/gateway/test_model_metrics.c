@@ -2,7 +2,7 @@
  * where nobody tells it. */
 #include "base/metrics.h"
 #include "check.h"
-#include "gateway/model_metrics.h"
+#include "gateway/watch/model_metrics.h"
 
 #include <math.h>
 #include <stdio.h>

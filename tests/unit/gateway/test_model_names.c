@@ -1,6 +1,6 @@
 /* Names of several models: which of them a request is for. */
 #include "check.h"
-#include "gateway/model_table.h"
+#include "gateway/models/model_table.h"
 #include "text/bundle.h"
 
 #include "base/clock.h"

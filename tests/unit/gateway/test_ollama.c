@@ -1,7 +1,7 @@
 /* Ollama's dialect: its requests by their fields, and a whole gateway asked by sockets. */
 #include "world.h"
 
-#include "gateway/genreq.h"
+#include "gateway/fields/genreq.h"
 
 /* ---- fields ---- */
 

@@ -1,5 +1,5 @@
 /* Places for open requests, against a slow model of them: who finds one when all are taken. */
-#include "gateway/open_places.h"
+#include "gateway/generation/open_places.h"
 
 #include "check.h"
 

@@ -1,6 +1,6 @@
 /* What page.c reads of a request's headers. The files themselves: tests/e2e/test_page.py. */
 #include "check.h"
-#include "gateway/page.h"
+#include "gateway/page/page.h"
 
 static bool takes(const char *accept) {
     return page_takes_gzip(bytes_str(accept));

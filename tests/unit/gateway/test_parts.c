@@ -7,11 +7,11 @@
 #include "base/fsutil.h"
 #include "base/hash.h"
 #include "check.h"
-#include "gateway/auth.h"
-#include "gateway/cors.h"
-#include "gateway/deltas_split.h"
-#include "gateway/mailbox.h"
-#include "gateway/submission_map.h"
+#include "gateway/access/auth.h"
+#include "gateway/access/cors.h"
+#include "gateway/generation/submission_map.h"
+#include "gateway/link/deltas_split.h"
+#include "gateway/link/mailbox.h"
 
 enum { KEYS = 400 };
 

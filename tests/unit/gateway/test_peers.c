@@ -4,7 +4,7 @@
 
 #include "base/base.h"
 #include "check.h"
-#include "gateway/field.h"
+#include "gateway/fields/field.h"
 
 /* refused and taken: values, one space between; taken besides null. */
 struct peer_field {

@@ -1,8 +1,8 @@
 /* How prompts come to be: paths and models, lengths, templates, and the calls that only make text or tokens. */
 #include "world.h"
 
-#include "gateway/gateway_metrics.h"
-#include "gateway/prepare.h"
+#include "gateway/prompts/prepare.h"
+#include "gateway/watch/gateway_metrics.h"
 
 static bool is_unready(struct world *w) {
     return !is_ready(w);

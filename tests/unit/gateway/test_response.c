@@ -1,7 +1,7 @@
 /* The bytes of answers, whole and streamed, against OpenAI's shapes spelled out. */
 #include "check.h"
-#include "gateway/anthropic.h"
-#include "gateway/response.h"
+#include "gateway/dialects/anthropic.h"
+#include "gateway/dialects/response.h"
 
 static struct response_writer make(enum genreq_dialect dialect, bool stream) {
     struct response_writer r;

@@ -1,6 +1,6 @@
 /* Kept responses against a slow model of them: what leaves, what is found, and by whom. */
-#include "gateway/response_store.h"
-#include "gateway/responses.h"
+#include "gateway/answers/response_store.h"
+#include "gateway/dialects/responses.h"
 
 #include <stdio.h>
 

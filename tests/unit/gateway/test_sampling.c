@@ -5,8 +5,8 @@
 
 #include "base/base.h"
 #include "check.h"
-#include "gateway/field.h"
-#include "gateway/prepare.h"
+#include "gateway/fields/field.h"
+#include "gateway/prompts/prepare.h"
 
 enum { CONTEXT = 40, WIDTH = 3072 };
 

@@ -1,7 +1,7 @@
 /* SGLang's /generate: its fields; and its answers over the socket, against a fake scheduler. */
 #include "world.h"
 
-#include "gateway/genreq.h"
+#include "gateway/fields/genreq.h"
 
 static const cJSON *info(const cJSON *object, const char *name) {
     return member(member(object, "meta_info"), name);

@@ -2,7 +2,7 @@
  * a fake scheduler. */
 #include "world.h"
 
-#include "gateway/genreq.h"
+#include "gateway/fields/genreq.h"
 
 #define INPUTS(more)   "{\"inputs\":\"one two three\"" more "}"
 #define PARAMS(params) INPUTS(",\"parameters\":{" params "}")

@@ -1,7 +1,7 @@
 /* vLLM's /inference/v1/generate: token ids in, token ids out. */
 #include "world.h"
 
-#include "gateway/genreq.h"
+#include "gateway/fields/genreq.h"
 
 /* Returns owned: the answer's JSON. */
 static cJSON *ask(struct world *w, const char *body, int status) {

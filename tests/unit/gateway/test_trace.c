@@ -1,6 +1,6 @@
 /* What is told of a request: whose span it is in, the spans word for word, and how they reach a
  * collector. */
-#include "gateway/trace.h"
+#include "gateway/watch/trace.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "gateway/trace_export.h"
+#include "gateway/watch/trace_export.h"
 
 #define TRACE  "0af7651916cd43dd8448eb211c80319c"
 #define PARENT "b7ad6b7169203331"

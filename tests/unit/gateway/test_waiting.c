@@ -1,9 +1,9 @@
 /* Requests that are refused, that wait, or that are too late, and what the probes say meanwhile. */
 #include "world.h"
 
-#include "gateway/event_thread.h"
-#include "gateway/gateway_metrics.h"
-#include "gateway/health.h"
+#include "gateway/calls/health.h"
+#include "gateway/generation/event_thread.h"
+#include "gateway/watch/gateway_metrics.h"
 
 static bool is_made(struct world *w) {
     return client_status(w->port, "/health/e2e") == 200;

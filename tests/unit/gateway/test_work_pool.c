@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "gateway/answer_room.h"
-#include "gateway/work_pool.h"
+#include "gateway/answers/answer_room.h"
+#include "gateway/generation/work_pool.h"
 
 /* One piece is in hand until `go`, so that the others wait and their order is the pool's choice. */
 struct piece {

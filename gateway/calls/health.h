@@ -1,0 +1,32 @@
+/*
+ * health.h - /health/ready and /health/e2e: does this gateway answer, really?
+ *
+ * Ready means that a scheduler is heard, a model with a live replica and a compiled tokenizer is
+ * there, and a token was made since they are: a request of one token has gone the whole way. End to end means that a token was just made: where no client's token came for
+ * HEALTH_FRESH_MS, a request of one token goes the whole way. Its result is good for as long, one
+ * probe runs at a time in the process, and whoever asks meanwhile waits for it. When the gateway stops being ready, those who wait are told so at once.
+ *
+ * Threading: struct health is shared (atomics only); waiters belong to their event thread.
+ */
+#ifndef GATEWAY_CALLS_HEALTH_H
+#define GATEWAY_CALLS_HEALTH_H
+
+#include "gateway/generation/event_thread.h"
+
+enum { HEALTH_FRESH_MS = 500 };
+
+/* Why not, where waiting does not help (model_table_is_broken). */
+#define HEALTH_BROKEN "the model's tokenizer or template cannot be used; the log says why"
+
+/* NULL when ready, else why not: a static text fit for a client. */
+const char *health_not_ready(struct gateway *gw);
+/* Each ends the request, or keeps it until a result comes. */
+void health_on_ready(struct event_thread *thread, struct http_request *req);
+/* As its header says; 503 with the reason at once when not ready. */
+void health_on_e2e(struct event_thread *thread, struct http_request *req);
+/* A token came for somebody. */
+void health_note_token(struct event_thread *thread);
+/* With every tick of the thread. */
+void health_tick(struct event_thread *thread);
+
+#endif

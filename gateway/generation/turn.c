@@ -1,0 +1,152 @@
+#include "gateway/generation/turn.h"
+
+#include <malloc.h>
+
+#include "gateway/answers/answer_room.h"
+#include "gateway/calls/health.h"
+#include "gateway/calls/model_control.h"
+#include "gateway/calls/response_calls.h"
+#include "gateway/calls/text_calls.h"
+#include "gateway/generation/generation.h"
+#include "gateway/generation/resume.h"
+#include "gateway/watch/gateway_metrics.h"
+
+static void on_deltas(struct event_thread *thread, const struct mail *mail) {
+    if (!thread->registered || epoch_compare(mail->epoch, thread->epoch) != 0)
+        return;
+    for (uint32_t i = 0; i < mail->item_count; i++) {
+        const struct mail_item *item = &mail->items[i];
+        struct submission *sub = submission_map_find(&thread->submissions, item->request);
+        if (sub)
+            generation_on_run(sub, mail, item);
+        else if (!resume_is_waiting(thread,
+                                    item->request)) /* it asks again when it can take them */
+            /* the scheduler did not hear that it ended */
+            outbox_cancel_unknown(&thread->outbox, item->request, item->attempt, thread->now_ms);
+    }
+}
+
+static void on_reject(struct event_thread *thread, const struct mail *mail) {
+    struct submission *sub = submission_map_find(&thread->submissions, mail->reject.request);
+    if (sub && epoch_compare(mail->epoch, thread->epoch) == 0)
+        generation_on_reject(sub, &mail->reject);
+    else if (!sub)
+        resume_on_reject(thread, mail);
+}
+
+static void on_mail(struct event_thread *thread, struct mail *mail) {
+    switch (mail->kind) {
+    case MAIL_DELTAS: on_deltas(thread, mail); break;
+    case MAIL_REJECT: on_reject(thread, mail); break;
+    case MAIL_REGISTERED:
+        thread->registered = true;
+        thread->epoch = mail->epoch;
+        generation_list_each(&thread->generations, generation_resubmit);
+        resume_restart(thread);
+        break;
+    case MAIL_LOST:
+        thread->registered = false;
+        model_control_on_lost(thread);
+        break;
+    case MAIL_MODELS:
+        generation_list_each(&thread->generations, generation_try);
+        resume_tick(thread);
+        break;
+    case MAIL_TEXT:
+        text_call_on_done(mail->text);
+        mail->text = NULL;
+        break;
+    case MAIL_ATTACHED: resume_on_attached(thread, mail); break;
+    case MAIL_OUTCOME: model_control_on_outcome(thread, mail); break;
+    case MAIL_PREPARED:
+        if (mail->job->generation)
+            generation_on_prepared(mail->job->generation, mail->job);
+        else if (!u128_is_zero(mail->job->resume))
+            resume_on_patterns(thread, mail->job);
+        break;
+    }
+}
+
+void turn_collect(struct event_thread *thread) {
+    event_thread_set_now(thread);
+    for (struct mail *mail = mailbox_take_all(&thread->gw->boxes[thread->idx]), *next; mail;
+         mail = next) {
+        next = mail->next;
+        on_mail(thread, mail);
+        mail_free(mail);
+    }
+    if (thread->output_tokens)
+        metric_add(&gateway_metrics[GATEWAY_METRIC_OUTPUT_TOKENS], thread->output_tokens);
+    thread->output_tokens = 0;
+    outbox_flush_acks(&thread->outbox, thread->now_ms, false);
+    response_calls_turn(thread);
+}
+
+void turn_start_opened(struct event_thread *thread) {
+    struct generation *gen = thread->opened;
+    thread->opened = NULL;
+    if (gen)
+        generation_try(gen);
+}
+
+/* What a crowd left in the heap goes back to the system once it is calm: free() keeps it. */
+static void trim(struct event_thread *thread) {
+    enum { CALM_MS = 2000 };
+    struct gateway *gw = thread->gw;
+    if (thread->idx != 0)
+        return;
+    if (atomic_load(&gw->open_count) || answer_room_taken(gw->room)) {
+        thread->busy_ms = thread->now_ms;
+        return;
+    }
+    if (!thread->busy_ms || thread->now_ms - thread->busy_ms < CALM_MS)
+        return;
+    malloc_trim(0);
+    thread->busy_ms = 0;
+}
+
+static void go_on(void *ctx);
+
+/* What came in between has its turn first. Where there is no room for it the next tick goes on. */
+static bool ask_for_turn(struct event_thread *thread) {
+    struct gateway *gw = thread->gw;
+    pthread_mutex_lock(&gw->http_mutex);
+    bool asked = gw->http && http_thread_post(gw->http, thread->idx, go_on, thread);
+    pthread_mutex_unlock(&gw->http_mutex);
+    return asked;
+}
+
+/* Looks at some generations. */
+static void go_on(void *ctx) {
+    struct event_thread *thread = ctx;
+    uint32_t most = thread->gw->settings.visits_max;
+    turn_collect(thread); /* so that nothing is asked of a scheduler already known to be gone */
+    bool more = generation_list_go_on(&thread->generations, most ? most : EVENT_THREAD_VISITS,
+                                      generation_tick);
+    thread->round_goes_on = more && ask_for_turn(thread);
+}
+
+void turn_tick(struct event_thread *thread) {
+    event_thread_set_now(thread);
+    if (!thread->round_goes_on) {
+        generation_list_begin(&thread->generations);
+        go_on(thread);
+    }
+    resume_tick(thread);
+    outbox_flush_acks(&thread->outbox, thread->now_ms, true);
+    health_tick(thread);
+    trim(thread);
+}
+
+bool turn_waits(const struct event_thread *thread) {
+    return thread->generations.first || thread->opened || thread->followers || thread->resumes ||
+           thread->model_waiters || thread->health.count || thread->outbox.acks.count ||
+           thread->round_goes_on || thread->busy_ms;
+}
+
+void turn_end(struct event_thread *thread) {
+    resume_end(thread);
+    model_control_end(thread);
+    while (thread->generations.first)
+        generation_cancel(thread->generations.first);
+}
