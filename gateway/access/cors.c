@@ -7,45 +7,38 @@ enum { NAMES_BYTES_MAX = 2048 };
 /* ---- origins ---- */
 
 /* scheme://host[:port], as a browser writes it: no path, no user, no spaces. */
-static bool is_origin(const char *text, size_t len) {
-    struct bytes rest = bytes_of(text, len);
-    size_t scheme = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789+.-");
-    if (scheme == 0 || scheme + 3 >= len || memcmp(text + scheme, "://", 3) != 0)
+static bool is_origin(struct bytes text) {
+    size_t scheme = strspn((const char *)text.data, "abcdefghijklmnopqrstuvwxyz0123456789+.-");
+    if (scheme == 0 || scheme + 3 >= text.len || memcmp(text.data + scheme, "://", 3) != 0)
         return false;
-    for (size_t i = scheme + 3; i < rest.len; i++)
-        if (rest.data[i] <= ' ' || rest.data[i] >= 0x7f || strchr("/?#@\\\"'<>,", rest.data[i]))
+    for (size_t i = scheme + 3; i < text.len; i++)
+        if (text.data[i] <= ' ' || text.data[i] >= 0x7f || strchr("/?#@\\\"'<>,", text.data[i]))
             return false;
     return true;
 }
 
-static int add_origin(struct cors *c, const char *text, size_t len, struct error *err) {
-    while (len && *text == ' ')
-        text++, len--;
-    while (len && text[len - 1] == ' ')
-        len--;
-    if (len == 0)
-        return 0;
-    if (len == 1 && *text == '*') {
+static int add_origin(struct cors *c, struct bytes text, struct error *err) {
+    if (bytes_equal(text, bytes_str("*"))) {
         c->any = true;
         return 0;
     }
-    if (!is_origin(text, len))
+    if (!is_origin(text))
         return error_set(err, ERR_INVALID,
                          "'%.*s' is no origin: --allow-origins takes scheme://host[:port], with "
                          "commas between, or *",
-                         (int)MIN(len, (size_t)200), text);
+                         (int)MIN(text.len, (size_t)200), (const char *)text.data);
     if (c->count == CORS_ORIGINS_MAX)
         return error_set(err, ERR_LIMIT, "--allow-origins has more than %d origins",
                          CORS_ORIGINS_MAX);
     c->origins = mem_realloc(c->origins, (c->count + 1) * sizeof *c->origins);
-    c->origins[c->count++] = mem_strndup(text, len);
+    c->origins[c->count++] = mem_strndup((const char *)text.data, text.len);
     return 0;
 }
 
 int cors_init(struct cors *c, const char *list, struct error *err) {
     *c = (struct cors){0};
-    for (struct bytes item; list_next(&list, ',', &item);)
-        if (add_origin(c, (const char *)item.data, item.len, err)) {
+    for (struct bytes item; list_next_trimmed(&list, ',', &item);)
+        if (add_origin(c, item, err)) {
             cors_release(c);
             return err->code;
         }

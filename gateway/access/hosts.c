@@ -43,30 +43,24 @@ static bool is_loopback(struct bytes name) {
     return inet_pton(AF_INET6, text, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
-static int add_name(struct hosts *h, const char *text, size_t len, struct error *err) {
-    while (len && *text == ' ')
-        text++, len--;
-    while (len && text[len - 1] == ' ')
-        len--;
-    if (len == 0)
-        return 0;
-    for (size_t i = 0; i < len; i++)
-        if (text[i] <= ' ' || text[i] >= 0x7f || strchr("/@?#\"'<>", text[i]))
+static int add_name(struct hosts *h, struct bytes name, struct error *err) {
+    for (size_t i = 0; i < name.len; i++)
+        if (name.data[i] <= ' ' || name.data[i] >= 0x7f || strchr("/@?#\"'<>", name.data[i]))
             return error_set(err, ERR_INVALID,
                              "'%.*s' is no name of a host: --allow-hosts takes names without "
                              "scheme and port, with commas between, or *",
-                             (int)MIN(len, (size_t)200), text);
+                             (int)MIN(name.len, (size_t)200), (const char *)name.data);
     if (h->count == HOSTS_MAX)
         return error_set(err, ERR_LIMIT, "--allow-hosts has more than %d names", HOSTS_MAX);
     h->names = mem_realloc(h->names, (h->count + 1) * sizeof *h->names);
-    h->names[h->count++] = mem_strndup(text, len);
+    h->names[h->count++] = mem_strndup((const char *)name.data, name.len);
     return 0;
 }
 
 int hosts_init(struct hosts *h, const char *listen, const char *list, struct error *err) {
     *h = (struct hosts){0};
-    for (struct bytes item; list_next(&list, ',', &item);)
-        if (add_name(h, (const char *)item.data, item.len, err)) {
+    for (struct bytes item; list_next_trimmed(&list, ',', &item);)
+        if (add_name(h, item, err)) {
             hosts_release(h);
             return err->code;
         }

@@ -31,6 +31,18 @@ TEST(items_of_a_list_come_one_after_another) {
     }
 }
 
+TEST(items_are_taken_without_the_spaces_around_them) {
+    const char *rest = " a b ,,  , c,";
+    struct bytes item;
+    EXPECT(list_next_trimmed(&rest, ',', &item) && bytes_equal(item, bytes_str("a b")));
+    EXPECT(list_next_trimmed(&rest, ',', &item) && bytes_equal(item, bytes_str("c")));
+    EXPECT(!list_next_trimmed(&rest, ',', &item));
+    rest = "   ";
+    EXPECT(!list_next_trimmed(&rest, ',', &item));
+    rest = NULL;
+    EXPECT(!list_next_trimmed(&rest, ',', &item));
+}
+
 TEST(a_word_is_in_a_list_whole_or_not_at_all) {
     static const struct {
         const char *list, *word;
