@@ -5,43 +5,54 @@
 #include "text/template/template.h"
 
 /* A content part: text alone for now, whatever its type calls it. */
+struct content_part {
+    bool has_text, has_refusal;
+    bool refuses; /* by its type: its text is 'refusal' */
+};
+
+/* False: a part of this type is no text. */
+static bool read_content_part_type(struct content_part *p, struct bytes type) {
+    static const char *const TEXTS[] = {"text", "input_text", "output_text"};
+    p->refuses = bytes_equal(type, bytes_str("refusal"));
+    for (size_t i = 0; i < ARRAY_LEN(TEXTS); i++)
+        if (bytes_equal(type, bytes_str(TEXTS[i])))
+            return true;
+    return p->refuses;
+}
+
+/* One member, whose key was read. */
+static int check_content_part_member(struct field_reader *r, uint32_t message_idx,
+                                     struct content_part *p) {
+    bool is_type = bytes_equal(r->json.text, bytes_str("type"));
+    bool is_text = bytes_equal(r->json.text, bytes_str("text"));
+    bool is_refusal = bytes_equal(r->json.text, bytes_str("refusal"));
+    enum json_event event = json_next(&r->json);
+    if (is_type && (event != JSON_STRING || !read_content_part_type(p, r->json.text)))
+        return api_error_set(r->err, API_UNSUPPORTED, "messages",
+                             "messages[%u].content holds a part that is not text", message_idx);
+    if ((is_text || is_refusal) && event != JSON_STRING)
+        return api_error_set(r->err, API_BAD_REQUEST, "messages",
+                             "messages[%u].content: '%s' must be a string", message_idx,
+                             is_text ? "text" : "refusal");
+    p->has_text |= is_text;
+    p->has_refusal |= is_refusal;
+    return field_span(r, event, NULL);
+}
+
 static int check_content_part(struct field_reader *r, uint32_t message_idx) {
-    static const struct {
-        const char *type, *member;
-    } KINDS[] = {
-        {"text", "text"}, {"input_text", "text"}, {"output_text", "text"}, {"refusal", "refusal"}};
-    const char *member = "text"; /* of a part without a type */
-    bool has_text = false, has_refusal = false;
+    struct content_part p = {.has_text = false};
     for (enum json_event event = json_next(&r->json); event != JSON_OBJECT_END;
          event = json_next(&r->json)) {
         if (event != JSON_KEY)
             return field_wrong_type(r, "an array", event);
-        bool is_type = bytes_equal(r->json.text, bytes_str("type")),
-             is_text = bytes_equal(r->json.text, bytes_str("text")),
-             is_refusal = bytes_equal(r->json.text, bytes_str("refusal"));
-        event = json_next(&r->json);
-        size_t kind = 0;
-        while (is_type && kind < ARRAY_LEN(KINDS) &&
-               (event != JSON_STRING || !bytes_equal(r->json.text, bytes_str(KINDS[kind].type))))
-            kind++;
-        if (kind == ARRAY_LEN(KINDS))
-            return api_error_set(r->err, API_UNSUPPORTED, "messages",
-                                 "messages[%u].content holds a part that is not text", message_idx);
-        if (is_type)
-            member = KINDS[kind].member;
-        if ((is_text || is_refusal) && event != JSON_STRING)
-            return api_error_set(r->err, API_BAD_REQUEST, "messages",
-                                 "messages[%u].content: '%s' must be a string", message_idx,
-                                 is_text ? "text" : "refusal");
-        has_text |= is_text;
-        has_refusal |= is_refusal;
-        if (field_span(r, event, NULL))
+        if (check_content_part_member(r, message_idx, &p))
             return -1;
     }
-    if (strcmp(member, "text") == 0 ? has_text : has_refusal)
+    if (p.refuses ? p.has_refusal : p.has_text)
         return 0;
     return api_error_set(r->err, API_BAD_REQUEST, "messages",
-                         "messages[%u].content holds a part without '%s'", message_idx, member);
+                         "messages[%u].content holds a part without '%s'", message_idx,
+                         p.refuses ? "refusal" : "text");
 }
 
 static int check_content(struct field_reader *r, enum json_event first, uint32_t message_idx) {
