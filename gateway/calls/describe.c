@@ -203,54 +203,59 @@ int describe_props(const struct call *c, struct api_error *err) {
     return 0;
 }
 
-/* What Hugging Face's TGI tells of its model and bounds (InferenceClient.get_endpoint_info). */
-int describe_info(const struct call *c, struct api_error *err) {
+/* ---- one model, in a few members ---- */
+
+/* Answers with what `add` writes of the model that is asked for. */
+static int describe_by(const struct call *c, struct api_error *err,
+                       void (*add)(cJSON *to, const struct call *c, const struct served_model *m)) {
     struct served_model *model = asked_model(c, err);
     if (!model)
         return -1;
-    cJSON *info = cJSON_CreateObject();
-    cJSON_AddStringToObject(info, "model_id", model->name);
-    cJSON_AddNumberToObject(info, "max_concurrent_requests",
-                            (double)c->thread->gw->settings.open_max);
-    cJSON_AddNumberToObject(info, "max_input_tokens", model->max_context - 1);
-    cJSON_AddNumberToObject(info, "max_total_tokens", model->max_context);
-    cJSON_AddStringToObject(info, "router", "trireme");
-    cJSON_AddStringToObject(info, "version", TRIREME_VERSION);
+    cJSON *document = cJSON_CreateObject();
+    add(document, c, model);
     served_model_put(model);
-    respond_document(c->req, info);
+    respond_document(c->req, document);
     return 0;
+}
+
+static void add_tgi(cJSON *to, const struct call *c, const struct served_model *m) {
+    cJSON_AddStringToObject(to, "model_id", m->name);
+    cJSON_AddNumberToObject(to, "max_concurrent_requests",
+                            (double)c->thread->gw->settings.open_max);
+    cJSON_AddNumberToObject(to, "max_input_tokens", m->max_context - 1);
+    cJSON_AddNumberToObject(to, "max_total_tokens", m->max_context);
+    cJSON_AddStringToObject(to, "router", "trireme");
+    cJSON_AddStringToObject(to, "version", TRIREME_VERSION);
+}
+
+static void add_sglang_model(cJSON *to, const struct call *c, const struct served_model *m) {
+    cJSON_AddStringToObject(to, "model_path", m->name);
+    cJSON_AddStringToObject(to, "tokenizer_path", m->name);
+    cJSON_AddBoolToObject(to, "is_generation", !m->vectors.only);
+    cJSON_AddNullToObject(to, "preferred_sampling_params");
+}
+
+/* How it was started, as far as clients and routers ask. */
+static void add_sglang_server(cJSON *to, const struct call *c, const struct served_model *m) {
+    add_sglang_model(to, c, m);
+    cJSON_AddStringToObject(to, "served_model_name", m->name);
+    cJSON_AddBoolToObject(to, "is_embedding", m->vectors.only);
+    cJSON_AddNumberToObject(to, "context_length", m->max_context);
+    cJSON_AddNumberToObject(to, "max_running_requests", (double)c->thread->gw->settings.open_max);
+    cJSON_AddStringToObject(to, "status", "ready");
+    cJSON_AddStringToObject(to, "version", TRIREME_VERSION);
+}
+
+/* What Hugging Face's TGI tells of its model and bounds (InferenceClient.get_endpoint_info). */
+int describe_info(const struct call *c, struct api_error *err) {
+    return describe_by(c, err, add_tgi);
 }
 
 /* What SGLang's clients ask for first (RuntimeEndpoint). */
 int describe_model_info(const struct call *c, struct api_error *err) {
-    struct served_model *model = asked_model(c, err);
-    if (!model)
-        return -1;
-    cJSON *info = cJSON_CreateObject();
-    cJSON_AddStringToObject(info, "model_path", model->name);
-    cJSON_AddStringToObject(info, "tokenizer_path", model->name);
-    cJSON_AddBoolToObject(info, "is_generation", !model->vectors.pooling);
-    cJSON_AddNullToObject(info, "preferred_sampling_params");
-    served_model_put(model);
-    respond_document(c->req, info);
-    return 0;
+    return describe_by(c, err, add_sglang_model);
 }
 
-/* What SGLang's clients and routers read of a server: how it was started, as far as they ask. */
 int describe_server_info(const struct call *c, struct api_error *err) {
-    struct served_model *model = asked_model(c, err);
-    if (!model)
-        return -1;
-    cJSON *info = cJSON_CreateObject();
-    cJSON_AddStringToObject(info, "model_path", model->name);
-    cJSON_AddStringToObject(info, "served_model_name", model->name);
-    cJSON_AddStringToObject(info, "tokenizer_path", model->name);
-    cJSON_AddBoolToObject(info, "is_embedding", model->vectors.only);
-    cJSON_AddNumberToObject(info, "context_length", model->max_context);
-    cJSON_AddNumberToObject(info, "max_running_requests", (double)c->thread->gw->settings.open_max);
-    cJSON_AddStringToObject(info, "status", "ready");
-    cJSON_AddStringToObject(info, "version", TRIREME_VERSION);
-    served_model_put(model);
-    respond_document(c->req, info);
-    return 0;
+    return describe_by(c, err, add_sglang_server);
 }
