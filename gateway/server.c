@@ -84,52 +84,10 @@ static int on_stream(const struct call *c, struct api_error *err) {
 static int on_stream_delete(const struct call *c, struct api_error *err) {
     return resume_give_up(c->thread, c->req, c->tenant, c->rest, err);
 }
-static int on_response_get(const struct call *c, struct api_error *err) {
-    response_call_get(c->thread, c->req, c->tenant, c->rest);
-    return 0;
-}
-static int on_response_delete(const struct call *c, struct api_error *err) {
-    response_call_delete(c->thread, c->req, c->tenant, c->rest);
-    return 0;
-}
-static int on_response_cancel(const struct call *c, struct api_error *err) {
-    response_call_cancel(c->thread, c->req, c->tenant, c->rest);
-    return 0;
-}
-static int on_ollama_tags(const struct call *c, struct api_error *err) {
-    ollama_tags(c->thread, c->req);
-    return 0;
-}
-static int on_ollama_ps(const struct call *c, struct api_error *err) {
-    ollama_ps(c->thread, c->req);
-    return 0;
-}
-static int on_ollama_show(const struct call *c, struct api_error *err) {
-    ollama_show(c->thread, c->req);
-    return 0;
-}
-static int on_ollama_version(const struct call *c, struct api_error *err) {
-    ollama_version(c->req);
-    return 0;
-}
-static int on_ollama_refused(const struct call *c, struct api_error *err) {
-    ollama_refuse(c->req);
-    return 0;
-}
-
 static int on_live(const struct call *c, struct api_error *err) {
     http_respond(c->req, 200, JSON_TYPE, NULL, 0, bytes_str("{\"status\":\"ok\"}\n"));
     return 0;
 }
-static int on_ready(const struct call *c, struct api_error *err) {
-    health_on_ready(c->thread, c->req);
-    return 0;
-}
-static int on_e2e(const struct call *c, struct api_error *err) {
-    health_on_e2e(c->thread, c->req);
-    return 0;
-}
-
 static int on_metrics(const struct call *c, struct api_error *err) {
     struct buf body;
     buf_init(&body, 0);
@@ -189,30 +147,10 @@ static int on_flush_cache(const struct call *c, struct api_error *err) {
     return -1;
 }
 
-static int on_abort(const struct call *c, struct api_error *err) {
-    return abort_requests(c->thread, c->req, c->tenant, err);
-}
-
 /* llama.cpp's: there are none. */
 static int on_adapters(const struct call *c, struct api_error *err) {
     http_respond(c->req, 200, JSON_TYPE, NULL, 0, bytes_str("[]"));
     return 0;
-}
-
-static int on_model_load(const struct call *c, struct api_error *err) {
-    return model_control(c->thread, c->req, c->tenant, WIRE_WISH_LOAD, err);
-}
-static int on_model_reload(const struct call *c, struct api_error *err) {
-    return model_control(c->thread, c->req, c->tenant, WIRE_WISH_RELOAD, err);
-}
-static int on_model_add(const struct call *c, struct api_error *err) {
-    return model_control_add(c->thread, c->req, c->tenant, err);
-}
-static int on_model_remove(const struct call *c, struct api_error *err) {
-    return model_control_remove(c->thread, c->req, c->tenant, err);
-}
-static int on_model_unload(const struct call *c, struct api_error *err) {
-    return model_control(c->thread, c->req, c->tenant, WIRE_WISH_UNLOAD, err);
 }
 
 /* ---- routes ---- */
@@ -253,28 +191,28 @@ static const struct route {
     GENERATE("/responses", on_generate, GENREQ_RESPONSES, &fields_responses),
     CALL("/responses/input_tokens", HTTP_POST, false, false, text_call_input_tokens,
          &fields_responses),
-    CALL("/v1/responses/", HTTP_GET, false, false, on_response_get, NULL),
-    CALL("/v1/responses/", HTTP_DELETE, false, false, on_response_delete, NULL),
-    CALL("/v1/responses/", HTTP_POST, false, false, on_response_cancel, NULL),
+    CALL("/v1/responses/", HTTP_GET, false, false, response_call_get, NULL),
+    CALL("/v1/responses/", HTTP_DELETE, false, false, response_call_delete, NULL),
+    CALL("/v1/responses/", HTTP_POST, false, false, response_call_cancel, NULL),
     CALL("/v1/stream/", HTTP_GET, false, false, on_stream, NULL),
     CALL("/v1/stream/", HTTP_DELETE, false, false, on_stream_delete, NULL),
     GENERATE("/api/chat", on_generate, GENREQ_OLLAMA_CHAT, &fields_ollama_chat),
     GENERATE("/api/generate", on_generate, GENREQ_OLLAMA_GENERATE, &fields_ollama_generate),
-    CALL("/api/tags", HTTP_GET, false, false, on_ollama_tags, NULL),
-    CALL("/api/ps", HTTP_GET, false, false, on_ollama_ps, NULL),
-    CALL("/api/show", HTTP_POST, false, false, on_ollama_show, NULL),
-    CALL("/api/version", HTTP_GET, false, false, on_ollama_version, NULL),
+    CALL("/api/tags", HTTP_GET, false, false, ollama_tags, NULL),
+    CALL("/api/ps", HTTP_GET, false, false, ollama_ps, NULL),
+    CALL("/api/show", HTTP_POST, false, false, ollama_show, NULL),
+    CALL("/api/version", HTTP_GET, false, false, ollama_version, NULL),
     GENERATE("/api/embed", on_generate, GENREQ_OLLAMA_EMBED, &fields_ollama_embed),
     GENERATE("/api/embeddings", on_generate, GENREQ_OLLAMA_EMBEDDINGS, &fields_ollama_embeddings),
-    CALL("/api/pull", HTTP_POST, false, false, on_ollama_refused, NULL),
-    CALL("/api/push", HTTP_POST, false, false, on_ollama_refused, NULL),
-    CALL("/api/create", HTTP_POST, false, false, on_ollama_refused, NULL),
-    CALL("/api/copy", HTTP_POST, false, false, on_ollama_refused, NULL),
-    CALL("/api/delete", HTTP_DELETE, false, false, on_ollama_refused, NULL),
+    CALL("/api/pull", HTTP_POST, false, false, ollama_refuse, NULL),
+    CALL("/api/push", HTTP_POST, false, false, ollama_refuse, NULL),
+    CALL("/api/create", HTTP_POST, false, false, ollama_refuse, NULL),
+    CALL("/api/copy", HTTP_POST, false, false, ollama_refuse, NULL),
+    CALL("/api/delete", HTTP_DELETE, false, false, ollama_refuse, NULL),
     GENERATE("/completion", on_generate, GENREQ_COMPLETION, &fields_completion),
     GENERATE("/completions", on_generate, GENREQ_COMPLETION, &fields_completion),
     GENERATE("/generate", on_sglang, GENREQ_GENERATE, &fields_generate),
-    CALL("/abort_request", HTTP_POST, false, false, on_abort, &fields_abort),
+    CALL("/abort_request", HTTP_POST, false, false, abort_requests, &fields_abort),
     GENERATE("/encode", on_generate, GENREQ_ENCODE, &fields_encode),
     GENERATE("/invocations", on_generate, GENREQ_INVOCATION, &fields_chat),
     CALL("/flush_cache", HTTP_GET, false, false, on_flush_cache, NULL),
@@ -317,20 +255,20 @@ static const struct route {
     CALL("/v1/models", HTTP_GET, false, false, describe_models, NULL),
     CALL("/models", HTTP_GET, false, false, describe_models, NULL),
     CALL("/v1/models/", HTTP_GET, false, false, describe_model, NULL),
-    CALL("/models/load", HTTP_POST, false, false, on_model_load, &fields_model_control),
-    CALL("/models/reload", HTTP_POST, false, false, on_model_reload, &fields_model_control),
-    CALL("/models/add", HTTP_POST, false, false, on_model_add, &fields_model_control),
-    CALL("/models/remove", HTTP_POST, false, false, on_model_remove, &fields_model_control),
-    CALL("/models/unload", HTTP_POST, false, false, on_model_unload, &fields_model_control),
+    CALL("/models/load", HTTP_POST, false, false, model_control_load, &fields_model_control),
+    CALL("/models/reload", HTTP_POST, false, false, model_control_reload, &fields_model_control),
+    CALL("/models/add", HTTP_POST, false, false, model_control_add, &fields_model_control),
+    CALL("/models/remove", HTTP_POST, false, false, model_control_remove, &fields_model_control),
+    CALL("/models/unload", HTTP_POST, false, false, model_control_unload, &fields_model_control),
     CALL("/health", HTTP_GET, true, true, on_live, NULL),
     CALL("/v1/health", HTTP_GET, true, true, on_live, NULL),
     CALL("/ping", HTTP_GET, true, true, on_live, NULL),
     CALL("/ping", HTTP_POST, true, true, on_live, NULL),
-    CALL("/health_generate", HTTP_GET, true, true, on_e2e, NULL),
+    CALL("/health_generate", HTTP_GET, true, true, health_on_e2e, NULL),
     CALL("/live", HTTP_GET, true, true, on_live, NULL),
     CALL("/health/live", HTTP_GET, true, true, on_live, NULL),
-    CALL("/health/ready", HTTP_GET, true, true, on_ready, NULL),
-    CALL("/health/e2e", HTTP_GET, true, true, on_e2e, NULL),
+    CALL("/health/ready", HTTP_GET, true, true, health_on_ready, NULL),
+    CALL("/health/e2e", HTTP_GET, true, true, health_on_e2e, NULL),
     CALL("/metrics", HTTP_GET, false, true, on_metrics, NULL),
     CALL("/version", HTTP_GET, false, false, on_version, NULL),
     CALL("/load", HTTP_GET, false, true, describe_load, NULL),

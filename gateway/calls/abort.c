@@ -117,22 +117,19 @@ static int read_body(struct abort_request *q, struct bytes body, struct api_erro
     return 0;
 }
 
-int abort_requests(struct event_thread *thread, struct http_request *req, struct u128 tenant,
-                   struct api_error *err) {
-    struct gateway *gw = thread->gw;
+int abort_requests(const struct call *c, struct api_error *err) {
+    struct gateway *gw = c->thread->gw;
     struct abort_request q = {0};
     bool sent = true;
     genreq_init(&q.g, GENREQ_GENERATE);
-    int rc = read_body(&q, req->body, err);
+    int rc = read_body(&q, c->req->body, err);
     for (int i = 0; rc == 0 && i < gw->thread_count; i++)
-        sent = send_order(gw->threads[i], open_holder(tenant, req->address), &q) && sent;
+        sent = send_order(gw->threads[i], open_holder(c->tenant, c->req->address), &q) && sent;
     genreq_release(&q.g);
     if (rc)
         return -1;
-    if (!sent) {
-        api_error_set(err, API_OVERLOADED, NULL, "this server is busy; try again later");
-        return -1;
-    }
-    http_respond(req, 200, "application/json", NULL, 0, bytes_str("{}\n"));
+    if (!sent)
+        return api_error_set(err, API_OVERLOADED, NULL, "this server is busy; try again later");
+    http_respond(c->req, 200, "application/json", NULL, 0, bytes_str("{}\n"));
     return 0;
 }

@@ -11,15 +11,14 @@
 #ifndef GATEWAY_CALLS_ABORT_H
 #define GATEWAY_CALLS_ABORT_H
 
+#include "gateway/calls/call.h"
 #include "gateway/fields/field.h"
-#include "gateway/generation/event_thread.h"
 
 enum { ABORT_BODY_MAX = 64 << 10, ABORT_IDS_MAX = 256 };
 
 /* Of its body. */
 extern const struct field_set fields_abort;
-/* Ends the request, or fills *err and returns -1. What is aborted ends soon, not yet. */
-MUST_CHECK int abort_requests(struct event_thread *thread, struct http_request *req,
-                              struct u128 tenant, struct api_error *err);
+/* A handler (call.h). What is aborted ends soon, not yet. */
+int abort_requests(const struct call *c, struct api_error *err);
 
 #endif

@@ -80,8 +80,9 @@ static void answer(struct http_request *req, const char *why_not) {
     buf_release(&body);
 }
 
-void health_on_ready(struct event_thread *thread, struct http_request *req) {
-    answer_models(thread, req, health_not_ready(thread->gw));
+int health_on_ready(const struct call *c, struct api_error *err) {
+    answer_models(c->thread, c->req, health_not_ready(c->thread->gw));
+    return 0;
 }
 
 static bool has_token_since(const struct event_thread *thread, int64_t since_ms) {
@@ -155,8 +156,10 @@ static void start_probe(struct event_thread *thread) {
     served_model_put(model);
 }
 
-void health_on_e2e(struct event_thread *thread, struct http_request *req) {
+int health_on_e2e(const struct call *c, struct api_error *err) {
     static const struct http_watch watch = {.on_closed = on_closed};
+    struct event_thread *thread = c->thread;
+    struct http_request *req = c->req;
     struct health_waiters *w = &thread->health;
     const char *why_not = what_is_missing(thread->gw);
     int64_t result_ms = atomic_load(&thread->gw->health.result_ms);
@@ -174,6 +177,7 @@ void health_on_e2e(struct event_thread *thread, struct http_request *req) {
         http_request_watch(req, &watch, w);
         start_probe(thread);
     }
+    return 0;
 }
 
 static void on_proof(void *ctx, bool ok) {

@@ -11,7 +11,7 @@
 #ifndef GATEWAY_CALLS_HEALTH_H
 #define GATEWAY_CALLS_HEALTH_H
 
-#include "gateway/generation/event_thread.h"
+#include "gateway/calls/call.h"
 
 enum { HEALTH_FRESH_MS = 500 };
 
@@ -20,10 +20,10 @@ enum { HEALTH_FRESH_MS = 500 };
 
 /* NULL when ready, else why not: a static text fit for a client. */
 const char *health_not_ready(struct gateway *gw);
-/* Each ends the request, or keeps it until a result comes. */
-void health_on_ready(struct event_thread *thread, struct http_request *req);
-/* As its header says; 503 with the reason at once when not ready. */
-void health_on_e2e(struct event_thread *thread, struct http_request *req);
+/* Handlers (call.h): each answers, or keeps the request until a result comes. */
+int health_on_ready(const struct call *c, struct api_error *err);
+/* 503 with the reason at once when not ready. */
+int health_on_e2e(const struct call *c, struct api_error *err);
 /* A token came for somebody. */
 void health_note_token(struct event_thread *thread);
 /* With every tick of the thread. */

@@ -34,23 +34,22 @@ static void send_wish(struct event_thread *thread, const struct wire_want *want)
 }
 
 /* Who asks, and for which model. */
-static int read_order(struct event_thread *thread, struct genreq *g, const struct http_request *req,
-                      struct u128 tenant, struct api_error *err) {
-    if (!auth_is_admin(&thread->gw->auth, tenant))
+static int read_order(const struct call *c, struct genreq *g, struct api_error *err) {
+    if (!auth_is_admin(&c->thread->gw->auth, c->tenant))
         return api_error_set(err, API_FORBIDDEN, NULL,
                              "only a key with 'admin' behind it in --api-key-file may do this");
-    int rc = read_body(g, req->body, err);
-    if (!rc && !scheduler_link_is_registered(thread->gw->link))
+    int rc = read_body(g, c->req->body, err);
+    if (!rc && !scheduler_link_is_registered(c->thread->gw->link))
         rc = api_error_set(err, API_UNAVAILABLE, NULL, "no scheduler answers");
     return rc;
 }
 
 /* The same for a model that is known: own_name is the one that workers register. */
-static int read_known(struct event_thread *thread, struct genreq *g, const struct http_request *req,
-                      struct u128 tenant, char own_name[MODEL_NAME_MAX], struct api_error *err) {
-    if (read_order(thread, g, req, tenant, err))
+static int read_known(const struct call *c, struct genreq *g, char own_name[MODEL_NAME_MAX],
+                      struct api_error *err) {
+    if (read_order(c, g, err))
         return -1;
-    if (!model_table_own_name(thread->gw->models, g->model, own_name))
+    if (!model_table_own_name(c->thread->gw->models, g->model, own_name))
         return prepare_refuse_model(MODEL_UNKNOWN, g->model, err);
     return 0;
 }
@@ -59,18 +58,30 @@ static void respond_success(struct http_request *req) {
     http_respond(req, 200, "application/json", NULL, 0, bytes_str("{\"success\":true}\n"));
 }
 
-int model_control(struct event_thread *thread, struct http_request *req, struct u128 tenant,
-                  enum wire_wish wish, struct api_error *err) {
+/* Passes a wish on for a model that is known. */
+static int pass_on(const struct call *c, enum wire_wish wish, struct api_error *err) {
     struct genreq g;
     char own_name[MODEL_NAME_MAX];
     genreq_init(&g, GENREQ_CHAT);
-    int rc = read_known(thread, &g, req, tenant, own_name, err);
+    int rc = read_known(c, &g, own_name, err);
     if (!rc) {
-        send_wish(thread, &(struct wire_want){.model = bytes_str(own_name), .wish = wish});
-        respond_success(req);
+        send_wish(c->thread, &(struct wire_want){.model = bytes_str(own_name), .wish = wish});
+        respond_success(c->req);
     }
     genreq_release(&g);
     return rc;
+}
+
+int model_control_load(const struct call *c, struct api_error *err) {
+    return pass_on(c, WIRE_WISH_LOAD, err);
+}
+
+int model_control_reload(const struct call *c, struct api_error *err) {
+    return pass_on(c, WIRE_WISH_RELOAD, err);
+}
+
+int model_control_unload(const struct call *c, struct api_error *err) {
+    return pass_on(c, WIRE_WISH_UNLOAD, err);
 }
 
 /* ---- adding and removing one ---- */
@@ -113,8 +124,9 @@ static void on_timer(void *ctx, struct http_request *req) {
 
 /* Asks for it; the request waits for the outcome. is_known: this gateway has heard of the model, or need
  * not have. */
-static int ask(struct event_thread *thread, struct http_request *req, struct bytes model,
-               enum wire_wish wish, bool is_known, struct api_error *err) {
+static int ask(const struct call *c, struct bytes model, enum wire_wish wish, bool is_known,
+               struct api_error *err) {
+    struct event_thread *thread = c->thread;
     static const struct http_watch watch = {.on_closed = on_closed, .on_timer = on_timer};
     size_t waiting = 0;
     for (const struct model_waiter *w = thread->model_waiters; w; w = w->next)
@@ -125,43 +137,41 @@ static int ask(struct event_thread *thread, struct http_request *req, struct byt
     struct model_waiter *w = mem_alloc(sizeof *w);
     *w = (struct model_waiter){
         .thread = thread,
-        .req = req,
+        .req = c->req,
         .ticket = request_id_new(thread->idx),
         .unknown = is_known ? NULL : mem_strndup((const char *)model.data, model.len),
         .next = thread->model_waiters};
     thread->model_waiters = w;
-    http_request_watch(req, &watch, w);
-    http_request_set_timer(req, MODEL_WAIT_MS);
+    http_request_watch(c->req, &watch, w);
+    http_request_set_timer(c->req, MODEL_WAIT_MS);
     send_wish(thread, &(struct wire_want){.model = model, .wish = wish, .ticket = w->ticket});
     return 0;
 }
 
-int model_control_add(struct event_thread *thread, struct http_request *req, struct u128 tenant,
-                      struct api_error *err) {
+int model_control_add(const struct call *c, struct api_error *err) {
     struct genreq g;
     genreq_init(&g, GENREQ_CHAT);
-    int rc = read_order(thread, &g, req, tenant, err);
+    int rc = read_order(c, &g, err);
     if (!rc && !option_is_word(g.model))
         rc = api_error_set(err, API_BAD_REQUEST, "model",
                            "'model' is [NAME=]PATH[,OPTION=VALUE...]: a path of the server's "
                            "machine or a hub's name, as trireme load takes it");
     if (!rc)
-        rc = ask(thread, req, g.model, WIRE_WISH_ADD, true, err);
+        rc = ask(c, g.model, WIRE_WISH_ADD, true, err);
     genreq_release(&g);
     return rc;
 }
 
-int model_control_remove(struct event_thread *thread, struct http_request *req, struct u128 tenant,
-                         struct api_error *err) {
+int model_control_remove(const struct call *c, struct api_error *err) {
     struct genreq g;
     char own_name[MODEL_NAME_MAX];
     genreq_init(&g, GENREQ_CHAT);
-    int rc = read_order(thread, &g, req, tenant, err);
-    if (!rc && model_table_own_name(thread->gw->models, g.model, own_name))
-        rc = ask(thread, req, bytes_str(own_name), WIRE_WISH_REMOVE, true, err);
+    int rc = read_order(c, &g, err);
+    if (!rc && model_table_own_name(c->thread->gw->models, g.model, own_name))
+        rc = ask(c, bytes_str(own_name), WIRE_WISH_REMOVE, true, err);
     else if (!rc && option_is_word(g.model) && g.model.len < MODEL_NAME_MAX)
         /* it may have been added just now, and be on its way here */
-        rc = ask(thread, req, g.model, WIRE_WISH_REMOVE, false, err);
+        rc = ask(c, g.model, WIRE_WISH_REMOVE, false, err);
     else if (!rc)
         rc = prepare_refuse_model(MODEL_UNKNOWN, g.model, err);
     genreq_release(&g);

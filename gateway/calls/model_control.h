@@ -9,22 +9,21 @@
 #ifndef GATEWAY_CALLS_MODEL_CONTROL_H
 #define GATEWAY_CALLS_MODEL_CONTROL_H
 
+#include "gateway/calls/call.h"
 #include "gateway/fields/field.h"
-#include "gateway/generation/event_thread.h"
-#include "http/http_server.h"
 
 enum { MODEL_WAITERS_MAX = 16, MODEL_WAIT_MS = 3600000 };
 
 extern const struct field_set fields_model_control;
 
-/* 0: answered; -1 with *err filled: a key that may not, or no such model. */
-MUST_CHECK int model_control(struct event_thread *thread, struct http_request *req,
-                             struct u128 tenant, enum wire_wish wish, struct api_error *err);
-/* 0: it is answered later; -1 with *err filled. */
-MUST_CHECK int model_control_add(struct event_thread *thread, struct http_request *req,
-                                 struct u128 tenant, struct api_error *err);
-MUST_CHECK int model_control_remove(struct event_thread *thread, struct http_request *req,
-                                    struct u128 tenant, struct api_error *err);
+/* All of these are handlers (call.h). They refuse a key that may not, and a model that is unknown. */
+int model_control_load(const struct call *c, struct api_error *err);
+int model_control_reload(const struct call *c, struct api_error *err);
+int model_control_unload(const struct call *c, struct api_error *err);
+/* Answered later, when it is known what became of it. */
+int model_control_add(const struct call *c, struct api_error *err);
+int model_control_remove(const struct call *c, struct api_error *err);
+
 /* What became of one that is added or removed. */
 void model_control_on_outcome(struct event_thread *thread, const struct mail *mail);
 /* The scheduler is lost, and with it what it knew of those that wait: they are told. */

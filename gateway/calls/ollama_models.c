@@ -5,7 +5,6 @@
 
 #include "base/clock.h"
 #include "base/hash.h"
-#include "gateway/answers/error_response.h"
 #include "gateway/fields/field.h"
 #include "gateway/link/scheduler_link.h"
 #include "gateway/prompts/prepare.h"
@@ -95,27 +94,27 @@ static void add_running(void *ctx, const struct model_info *info) {
     json_end_object(w);
 }
 
-static void respond_list(struct event_thread *thread, struct http_request *req,
-                         void (*add)(void *ctx, const struct model_info *info)) {
+static int respond_list(const struct call *c,
+                        void (*add)(void *ctx, const struct model_info *info)) {
     struct buf body = {0};
     struct json_writer w;
-    CHECK(thread && req);
     json_writer_init(&w, &body);
     json_begin_object(&w);
     json_key(&w, "models");
     json_begin_array(&w);
-    model_table_each(thread->gw->models, add, &w);
+    model_table_each(c->thread->gw->models, add, &w);
     json_end_array(&w);
     json_end_object(&w);
-    respond(req, &body);
+    respond(c->req, &body);
+    return 0;
 }
 
-void ollama_tags(struct event_thread *thread, struct http_request *req) {
-    respond_list(thread, req, add_tag);
+int ollama_tags(const struct call *c, struct api_error *err) {
+    return respond_list(c, add_tag);
 }
 
-void ollama_ps(struct event_thread *thread, struct http_request *req) {
-    respond_list(thread, req, add_running);
+int ollama_ps(const struct call *c, struct api_error *err) {
+    return respond_list(c, add_running);
 }
 
 /* ---- one model ---- */
@@ -215,20 +214,18 @@ static void respond_model(struct http_request *req, const struct served_model *m
     buf_release(&file);
 }
 
-void ollama_show(struct event_thread *thread, struct http_request *req) {
+int ollama_show(const struct call *c, struct api_error *err) {
     struct served_model *m = NULL;
     struct genreq g;
-    struct api_error err;
     genreq_init(&g, GENREQ_OLLAMA_CHAT);
-    int rc = read_show(&g, req->body, &err);
+    int rc = read_show(&g, c->req->body, err);
     if (rc == 0)
-        rc = find_model(thread, g.model, &m, &err);
-    if (rc)
-        error_respond(req, &err);
-    else
-        respond_model(req, m);
+        rc = find_model(c->thread, g.model, &m, err);
+    if (rc == 0)
+        respond_model(c->req, m);
     served_model_put(m);
     genreq_release(&g);
+    return rc;
 }
 
 int ollama_load(struct event_thread *thread, struct http_request *req, const struct genreq *g,
@@ -251,23 +248,20 @@ int ollama_load(struct event_thread *thread, struct http_request *req, const str
     return 0;
 }
 
-void ollama_version(struct http_request *req) {
+int ollama_version(const struct call *c, struct api_error *err) {
     struct buf body = {0};
     buf_add_str(&body,
                 "{\"version\":\"" OLLAMA_VERSION "\",\"trireme\":\"" TRIREME_VERSION "\"}\n");
-    respond(req, &body);
+    respond(c->req, &body);
+    return 0;
 }
 
 /* ---- what is not here ---- */
 
-void ollama_refuse(struct http_request *req) {
-    static const char embed[] = "/api/embed";
-    struct api_error err;
-    bool embeds =
-        req->path.len >= sizeof embed - 1 && memcmp(req->path.data, embed, sizeof embed - 1) == 0;
-    api_error_set(&err, API_UNSUPPORTED, NULL, "'%.*s' is not offered by this server: %s",
-                  (int)MIN(req->path.len, (size_t)100), (const char *)req->path.data,
-                  embeds ? "it makes no embeddings"
-                         : "models are added by POST /models/add, and downloaded by its operator");
-    error_respond(req, &err);
+int ollama_refuse(const struct call *c, struct api_error *err) {
+    struct bytes path = c->req->path;
+    return api_error_set(err, API_UNSUPPORTED, NULL,
+                         "'%.*s' is not offered by this server: models are added by POST "
+                         "/models/add, and downloaded by its operator",
+                         (int)MIN(path.len, (size_t)100), (const char *)path.data);
 }

@@ -2,9 +2,7 @@
 
 #include "base/vec.h"
 #include "formats/json.h"
-#include "gateway/answers/error_response.h"
 #include "gateway/dialects/responses.h"
-#include "gateway/generation/event_thread.h"
 #include "gateway/watch/gateway_metrics.h"
 
 enum { FOLLOW_BYTES = 64 * 1024, ITEMS_DEFAULT = 20, ITEMS_MAX = 100 };
@@ -141,29 +139,18 @@ static bool is_call(struct bytes rest, struct bytes id, const char *call) {
     return bytes_equal(bytes_of(rest.data + id.len, rest.len - id.len), bytes_str(call));
 }
 
-static void refuse(struct http_request *req, enum api_fault fault, const char *param,
-                   const char *text) {
-    struct api_error err;
-    api_error_set(&err, fault, param, "%s", text);
-    error_respond(req, &err);
-}
-
-/* A reference; NULL: there is none, and the client was told. */
-static struct kept_response *find(struct event_thread *thread, struct http_request *req,
-                                  struct u128 tenant, struct bytes id) {
+/* A reference; NULL: there is none, and err says so. */
+static struct kept_response *find(const struct call *c, struct bytes id, struct api_error *err) {
     struct u128 number;
     struct kept_response *kept = NULL;
-    struct api_error err;
     if (responses_id_parse(id, &number))
-        kept = response_store_find(store_of(thread), number, tenant);
-    if (kept)
-        return kept;
-    api_error_set(&err, API_NOT_FOUND, NULL,
-                  "no response '%.*s' is kept here: it was not stored, it was deleted or gave way "
-                  "to newer ones, or another gateway has it",
-                  (int)MIN(id.len, (size_t)64), (const char *)id.data);
-    error_respond(req, &err);
-    return NULL;
+        kept = response_store_find(store_of(c->thread), number, c->tenant);
+    if (!kept)
+        api_error_set(err, API_NOT_FOUND, NULL,
+                      "no response '%.*s' is kept here: it was not stored, it was deleted or gave "
+                      "way to newer ones, or another gateway has it",
+                      (int)MIN(id.len, (size_t)64), (const char *)id.data);
+    return kept;
 }
 
 /* ---- queries ---- */
@@ -191,25 +178,22 @@ static bool query_int(struct bytes query, const char *name, int64_t max, int64_t
 
 /* ---- GET ---- */
 
-static void stream_from(struct event_thread *thread, struct http_request *req,
-                        struct kept_response *kept) {
-    struct response_store *store = store_of(thread);
+/* Takes the reference where it succeeds. */
+static int stream_from(const struct call *c, struct kept_response *kept, struct api_error *err) {
     int64_t after = -1;
     size_t at = 0;
     if (!kept_response_streams(kept))
-        refuse(
-            req, API_BAD_REQUEST, "stream",
-            "only a response that was made with 'background' and 'stream' can be streamed again");
-    else if (!query_int(req->query, "starting_after", INT32_MAX, &after))
-        refuse(req, API_BAD_REQUEST, "starting_after", "'starting_after' must be an integer");
-    else if (!kept_response_seek(store, kept, (uint64_t)(after + 1), &at))
-        refuse(req, API_BAD_REQUEST, "starting_after",
-               "'starting_after' is the number of an event that is not there yet");
-    else {
-        follow(thread, req, kept, at);
-        return;
-    }
-    kept_response_put(store, kept);
+        return api_error_set(err, API_BAD_REQUEST, "stream",
+                             "only a response that was made with 'background' and 'stream' can be "
+                             "streamed again");
+    if (!query_int(c->req->query, "starting_after", INT32_MAX, &after))
+        return api_error_set(err, API_BAD_REQUEST, "starting_after",
+                             "'starting_after' must be an integer");
+    if (!kept_response_seek(store_of(c->thread), kept, (uint64_t)(after + 1), &at))
+        return api_error_set(err, API_BAD_REQUEST, "starting_after",
+                             "'starting_after' is the number of an event that is not there yet");
+    follow(c->thread, c->req, kept, at);
+    return 0;
 }
 
 struct listed_item {
@@ -282,77 +266,68 @@ static void write_items(const struct listed_items *items, bool newest_first, str
     buf_addf(out, ",\"has_more\":%s}", i < items->count ? "true" : "false");
 }
 
-static void list_items(struct event_thread *thread, struct http_request *req,
-                       struct kept_response *kept) {
-    struct bytes order = query_value(req->query, "order");
+static int list_items(const struct call *c, struct kept_response *kept, struct api_error *err) {
+    struct bytes query = c->req->query, order = query_value(query, "order");
     struct buf list = {0}, out = {0};
     struct listed_items items = {0};
     int64_t limit = ITEMS_DEFAULT;
     bool ascends = bytes_equal(order, bytes_str("asc"));
-    if (!query_int(req->query, "limit", ITEMS_MAX, &limit) || limit == 0) {
-        refuse(req, API_BAD_REQUEST, "limit", "'limit' must be between 1 and 100");
-        return;
-    }
-    if (order.len && !ascends && !bytes_equal(order, bytes_str("desc"))) {
-        refuse(req, API_BAD_REQUEST, "order", "'order' must be asc or desc");
-        return;
-    }
+    if (!query_int(query, "limit", ITEMS_MAX, &limit) || limit == 0)
+        return api_error_set(err, API_BAD_REQUEST, "limit", "'limit' must be between 1 and 100");
+    if (order.len && !ascends && !bytes_equal(order, bytes_str("desc")))
+        return api_error_set(err, API_BAD_REQUEST, "order", "'order' must be asc or desc");
     buf_add_byte(&list, '[');
-    kept_response_items(store_of(thread), kept, &list);
+    kept_response_items(store_of(c->thread), kept, &list);
     buf_add_byte(&list, ']');
     read_items(buf_bytes(&list), &items);
-    write_items(&items, !ascends, query_value(req->query, "after"), (size_t)limit, &out);
-    respond(req, &out);
+    write_items(&items, !ascends, query_value(query, "after"), (size_t)limit, &out);
+    respond(c->req, &out);
     vec_release(&items);
     buf_release(&list);
     buf_release(&out);
+    return 0;
 }
 
-static void respond_with(struct event_thread *thread, struct http_request *req,
-                         struct kept_response *kept) {
+static int respond_with(const struct call *c, struct kept_response *kept) {
     struct buf object = {0};
-    kept_response_object(store_of(thread), kept, &object);
-    respond(req, &object);
+    kept_response_object(store_of(c->thread), kept, &object);
+    respond(c->req, &object);
     buf_release(&object);
+    return 0;
 }
 
-void response_call_get(struct event_thread *thread, struct http_request *req, struct u128 tenant,
-                       struct bytes rest) {
-    struct bytes id = id_of(rest);
-    bool items = is_call(rest, id, "/input_items");
-    if (!items && id.len != rest.len) {
-        refuse(req, API_NOT_FOUND, NULL, "there is nothing at this path");
-        return;
-    }
-    struct kept_response *kept = find(thread, req, tenant, id);
+int response_call_get(const struct call *c, struct api_error *err) {
+    struct bytes id = id_of(c->rest);
+    bool items = is_call(c->rest, id, "/input_items");
+    bool streams = !items && bytes_equal(query_value(c->req->query, "stream"), bytes_str("true"));
+    if (!items && id.len != c->rest.len)
+        return api_error_set(err, API_NOT_FOUND, NULL, "there is nothing at this path");
+    struct kept_response *kept = find(c, id, err);
     if (!kept)
-        return;
-    if (!items && bytes_equal(query_value(req->query, "stream"), bytes_str("true"))) {
-        stream_from(thread, req, kept);
-        return;
-    }
-    if (items)
-        list_items(thread, req, kept);
-    else
-        respond_with(thread, req, kept);
-    kept_response_put(store_of(thread), kept);
+        return -1;
+    int rc = streams ? stream_from(c, kept, err)
+             : items ? list_items(c, kept, err)
+                     : respond_with(c, kept);
+    if (rc || !streams)
+        kept_response_put(store_of(c->thread), kept);
+    return rc;
 }
 
 /* ---- DELETE and cancel ---- */
 
-void response_call_delete(struct event_thread *thread, struct http_request *req, struct u128 tenant,
-                          struct bytes rest) {
-    struct kept_response *kept = find(thread, req, tenant, rest);
+int response_call_delete(const struct call *c, struct api_error *err) {
+    struct kept_response *kept = find(c, c->rest, err);
     struct buf out = {0};
     if (!kept)
-        return;
-    response_store_remove(store_of(thread), kept);
-    kept_response_put(store_of(thread), kept);
+        return -1;
+    response_store_remove(store_of(c->thread), kept);
+    kept_response_put(store_of(c->thread), kept);
     buf_add_str(&out, "{\"id\":\"");
-    buf_add_bytes(&out, rest);
+    buf_add_bytes(&out, c->rest);
     buf_add_str(&out, "\",\"object\":\"response\",\"deleted\":true}");
-    respond(req, &out);
+    respond(c->req, &out);
     buf_release(&out);
+    return 0;
 }
 
 static void say_cancelled(struct buf *object) {
@@ -368,20 +343,19 @@ static void say_cancelled(struct buf *object) {
     *object = out;
 }
 
-void response_call_cancel(struct event_thread *thread, struct http_request *req, struct u128 tenant,
-                          struct bytes rest) {
-    struct bytes id = id_of(rest);
-    if (!is_call(rest, id, "/cancel")) {
-        refuse(req, API_NOT_FOUND, NULL, "there is nothing at this path");
-        return;
-    }
-    struct kept_response *kept = find(thread, req, tenant, id);
+int response_call_cancel(const struct call *c, struct api_error *err) {
+    struct bytes id = id_of(c->rest);
+    if (!is_call(c->rest, id, "/cancel"))
+        return api_error_set(err, API_NOT_FOUND, NULL, "there is nothing at this path");
+    struct kept_response *kept = find(c, id, err);
     if (!kept)
-        return;
-    if (kept_response_cancel(store_of(thread), kept, say_cancelled))
-        respond_with(thread, req, kept);
-    else
-        refuse(req, API_BAD_REQUEST, NULL,
-               "only a response that was made with 'background' can be cancelled");
-    kept_response_put(store_of(thread), kept);
+        return -1;
+    bool cancelled = kept_response_cancel(store_of(c->thread), kept, say_cancelled);
+    int rc =
+        cancelled
+            ? respond_with(c, kept)
+            : api_error_set(err, API_BAD_REQUEST, NULL,
+                            "only a response that was made with 'background' can be cancelled");
+    kept_response_put(store_of(c->thread), kept);
+    return rc;
 }

@@ -12,17 +12,15 @@
 #ifndef GATEWAY_CALLS_RESPONSE_CALLS_H
 #define GATEWAY_CALLS_RESPONSE_CALLS_H
 
+#include "gateway/calls/call.h"
 #include "gateway/generation/generation.h"
 
-/* rest: of the path behind "/v1/responses/", ID or ID/input_items; answers once. */
-void response_call_get(struct event_thread *thread, struct http_request *req, struct u128 tenant,
-                       struct bytes rest);
-/* rest: ID. */
-void response_call_delete(struct event_thread *thread, struct http_request *req, struct u128 tenant,
-                          struct bytes rest);
-/* rest: ID/cancel. */
-void response_call_cancel(struct event_thread *thread, struct http_request *req, struct u128 tenant,
-                          struct bytes rest);
+/* Handlers (call.h). The rest of the path: ID or ID/input_items. */
+int response_call_get(const struct call *c, struct api_error *err);
+/* ID. */
+int response_call_delete(const struct call *c, struct api_error *err);
+/* ID/cancel. */
+int response_call_cancel(const struct call *c, struct api_error *err);
 
 /* A generation that is to run in the background is about to be submitted: its client is answered,
  * or follows it. 0, or -1 with *err filled and nothing done. */

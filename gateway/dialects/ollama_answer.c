@@ -28,12 +28,12 @@ static void init(struct response_writer *r, enum genreq_dialect dialect, bool st
 /* ---- texts ---- */
 
 /* A call as OpenAI's API has it: its function with arguments in a string. */
-struct call {
+struct told_call {
     uint32_t index;
     struct buf id, name, arguments;
 };
 
-static void read_function(struct json_reader *r, struct call *call) {
+static void read_function(struct json_reader *r, struct told_call *call) {
     struct bytes value;
     CHECK(json_expect(r, JSON_OBJECT_BEGIN));
     while (json_next(r) == JSON_KEY) {
@@ -44,7 +44,7 @@ static void read_function(struct json_reader *r, struct call *call) {
 }
 
 /* The members of a call, its beginning just read. */
-static void read_call(struct json_reader *r, struct call *call) {
+static void read_call(struct json_reader *r, struct told_call *call) {
     struct bytes value;
     int64_t index;
     buf_reset(&call->id);
@@ -66,7 +66,7 @@ static void read_call(struct json_reader *r, struct call *call) {
 }
 
 /* Calls are whole (answer_form.whole_calls), so arguments are one JSON object. */
-static void write_call(const struct call *call, struct buf *out) {
+static void write_call(const struct told_call *call, struct buf *out) {
     ADD(out, "{\"id\":\"");
     buf_add_json(out, buf_bytes(&call->id));
     ADD(out, "\",\"function\":{\"index\":");
@@ -79,7 +79,7 @@ static void write_call(const struct call *call, struct buf *out) {
 }
 
 static void add_calls(struct bytes calls, struct buf *out) {
-    struct call call = {0};
+    struct told_call call = {0};
     struct buf list = {0};
     struct json_reader r;
     uint32_t count = 0;
