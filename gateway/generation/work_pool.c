@@ -3,24 +3,33 @@
 #include "base/pool.h"
 
 #include <pthread.h>
+#include <time.h>
 #include <unistd.h>
 
-/* A tenant with work that waits. */
+/* A tenant with work that waits or is in hand, or that has had more than its turn. */
 struct tenant_work {
     struct tenant_work *next;
     struct u128 id;
     struct work *first[2]; /* by key: short work, and long */
-    size_t count;
-    uint64_t served; /* bytes, on the pool's clock */
+    size_t count;          /* that wait */
+    size_t running;
+    uint64_t served; /* what was done for it, on the pool's clock, in nanoseconds */
+};
+
+enum {
+    NS_A_BYTE = 20, /* what it is taken to cost before that is known */
+    SHORT_OWED_NS = 50 * 1000 * 1000,
+    TENANTS_MAX = 1024, /* that are remembered for what they owe */
 };
 
 struct work_pool {
     pthread_mutex_t mutex;
     pthread_cond_t filled;
     struct tenant_work *tenants; /* owned */
-    size_t count;                /* of all that waits */
-    uint64_t clock;              /* `served` of the tenant chosen last: where newcomers begin */
-    uint64_t pushed;             /* bytes so far */
+    size_t tenant_count;
+    size_t count;    /* of all that waits */
+    uint64_t clock;  /* `served` of the tenant chosen last: where newcomers begin */
+    uint64_t pushed; /* bytes so far */
     bool stop;
     pthread_t threads[WORK_THREADS_MAX];
     int thread_count;
@@ -36,15 +45,26 @@ static struct tenant_work *tenant_of(struct work_pool *p, struct u128 id) {
     struct tenant_work *t = mem_alloc(sizeof *t);
     *t = (struct tenant_work){.next = p->tenants, .id = id, .served = p->clock};
     p->tenants = t;
+    p->tenant_count++;
     return t;
 }
 
-static void forget_tenant(struct work_pool *p, struct tenant_work *tenant) {
-    struct tenant_work **at = &p->tenants;
-    while (*at != tenant)
-        at = &(*at)->next;
-    *at = tenant->next;
-    mem_free(tenant);
+static bool is_idle(const struct tenant_work *t) {
+    return !t->count && !t->running;
+}
+
+/* Those that have nothing here and owe nothing; all that have nothing, where too many owe. */
+static void forget_tenants(struct work_pool *p) {
+    bool too_many = p->tenant_count > TENANTS_MAX;
+    for (struct tenant_work **at = &p->tenants, *t; (t = *at);) {
+        if (is_idle(t) && (t->served <= p->clock || too_many)) {
+            *at = t->next;
+            p->tenant_count--;
+            mem_free(t);
+        } else {
+            at = &t->next;
+        }
+    }
 }
 
 static bool is_long(const struct work *work) {
@@ -60,9 +80,22 @@ static void insert(struct tenant_work *tenant, struct work *work) {
     tenant->count++;
 }
 
+/* What looks short took long, and others are here, who would wait for it. */
+static bool is_slow(const struct work_pool *p, const struct tenant_work *tenant) {
+    if (tenant->served <= p->clock + SHORT_OWED_NS)
+        return false;
+    const struct tenant_work *other = p->tenants;
+    while (other && (other == tenant || is_idle(other)))
+        other = other->next;
+    return other;
+}
+
 /* A tenant's next; NULL: it has none for this thread. */
-static struct work *next_of(const struct tenant_work *tenant, bool only_short) {
+static struct work *next_of(const struct work_pool *p, const struct tenant_work *tenant,
+                            bool only_short) {
     struct work *brief = tenant->first[0], *other = only_short ? NULL : tenant->first[1];
+    if (only_short && brief && is_slow(p, tenant))
+        return NULL;
     if (!brief || !other)
         return brief ? brief : other;
     return brief->key <= other->key ? brief : other;
@@ -72,21 +105,33 @@ static struct work *next_of(const struct tenant_work *tenant, bool only_short) {
 static struct tenant_work *next_tenant(const struct work_pool *p, bool only_short) {
     struct tenant_work *best = NULL;
     for (struct tenant_work *t = p->tenants; t; t = t->next)
-        if (next_of(t, only_short) && (!best || t->served < best->served))
+        if (next_of(p, t, only_short) && (!best || t->served < best->served))
             best = t;
     return best;
 }
 
 static struct work *take_work(struct work_pool *p, struct tenant_work *tenant, bool only_short) {
-    struct work *work = next_of(tenant, only_short);
+    struct work *work = next_of(p, tenant, only_short);
     tenant->first[is_long(work)] = work->next;
     tenant->count--;
+    tenant->running++;
     p->count--;
     p->clock = MAX(p->clock, tenant->served);
-    tenant->served += work->bytes;
-    if (!tenant->count)
-        forget_tenant(p, tenant);
+    tenant->served += work->bytes * NS_A_BYTE;
     return work;
+}
+
+/* A piece of so many bytes is done, and took so long: the larger of both counts. */
+static void account(struct work_pool *p, struct u128 id, size_t bytes, uint64_t took_ns) {
+    uint64_t guess_ns = bytes * NS_A_BYTE;
+    pthread_mutex_lock(&p->mutex);
+    struct tenant_work *tenant = tenant_of(p, id);
+    tenant->running--;
+    tenant->served += MAX(took_ns, guess_ns) - guess_ns;
+    forget_tenants(p);
+    if (p->count)
+        pthread_cond_broadcast(&p->filled); /* whoever was slow may be so no more */
+    pthread_mutex_unlock(&p->mutex);
 }
 
 /* NULL: it is time to stop. */
@@ -102,14 +147,25 @@ static struct work *wait_for_work(struct work_pool *p, bool only_short) {
 
 /* ---- threads ---- */
 
+static uint64_t thread_cpu_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
 static void *thread_main(void *ctx) {
     struct work_pool *p = ctx;
     pthread_mutex_lock(&p->mutex);
     bool only_short = p->started++ == 0;
     pthread_mutex_unlock(&p->mutex);
     thread_give_way();
-    for (struct work *work; (work = wait_for_work(p, only_short));)
+    for (struct work *work; (work = wait_for_work(p, only_short));) {
+        struct u128 tenant = work->tenant;
+        size_t bytes = work->bytes;
+        uint64_t before = thread_cpu_ns();
         work->run(work);
+        account(p, tenant, bytes, thread_cpu_ns() - before);
+    }
     return NULL;
 }
 
@@ -138,9 +194,13 @@ void work_pool_free(struct work_pool **pool) {
     pthread_mutex_unlock(&p->mutex);
     for (int i = 0; i < p->thread_count; i++)
         pthread_join(p->threads[i], NULL);
-    while (p->tenants) {
-        struct work *work = take_work(p, p->tenants, false);
-        work->drop(work);
+    for (struct tenant_work *t = p->tenants, *next; t; t = next) {
+        next = t->next;
+        while (t->count) {
+            struct work *work = take_work(p, t, false);
+            work->drop(work);
+        }
+        mem_free(t);
     }
     pthread_mutex_destroy(&p->mutex);
     pthread_cond_destroy(&p->filled);
@@ -158,8 +218,8 @@ bool work_pool_push(struct work_pool *p, struct work *work) {
         p->count++;
         insert(tenant, work);
         pthread_cond_broadcast(&p->filled); /* one may not take it, and another can */
-    } else if (!tenant->count) {
-        forget_tenant(p, tenant);
+    } else {
+        forget_tenants(p);
     }
     pthread_mutex_unlock(&p->mutex);
     return taken;

@@ -4,10 +4,12 @@
  *
  * A tenant here is a key, or where none is asked for an address (open_places.h).
  *
- * Who is next: tenants in turn, by the bytes that were worked on for each; of a tenant's work the
- * shortest, but so that a long piece is passed by only so much that came after it (WORK_PASSED). One
- * thread takes short work alone, so that short work never waits for long work to end. A tenant may
- * have as much waiting as is free: alone half of the room, and there is always some for another.
+ * Who is next: tenants in turn, by what was done for each, which is its bytes or, where that is more,
+ * the time that they took of a processor: a pattern of a few bytes may take as long as a book. Of a
+ * tenant's work the shortest goes first, but so that a long piece is passed by only so much that came
+ * after it (WORK_PASSED). One thread takes short work alone, so that short work never waits for long
+ * work to end; from a tenant whose work has just taken long it takes none. A tenant may have as much
+ * waiting as is free: alone half of the room, and there is always some for another.
  *
  * The threads are nicer than the event threads: where the processor is short, these wait.
  *

@@ -1,6 +1,7 @@
 /* The work pool: who is next; and the room for whole answers. */
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -29,6 +30,18 @@ static void hold(struct work *work) {
     atomic_fetch_add(&holding, 1);
     while (!atomic_load(&go))
         usleep(500);
+}
+
+/* Looks short, and takes so long of a processor. */
+static int64_t burn_ms;
+static void burn(struct work *work) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    int64_t end = t.tv_sec * 1000000000ll + t.tv_nsec + burn_ms * 1000000;
+    do
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    while (t.tv_sec * 1000000000ll + t.tv_nsec < end);
+    run(work);
 }
 
 static void drop(struct work *work) {
@@ -110,6 +123,71 @@ TEST(work_that_is_short_never_waits_for_long_work) {
     EXPECT_EQ(done, 1);
     EXPECT_EQ(holding, 1); /* the thread for short work took no long one */
     let_go(&pool, 1);
+}
+
+/* The thread for long work is in hand until let_go, the other one until go_short. */
+static atomic_bool go_short;
+static void hold_short(struct work *work) {
+    (void)work;
+    atomic_fetch_add(&holding, 1);
+    while (!atomic_load(&go_short))
+        usleep(500);
+}
+
+static struct work_pool *pool_with_one_thread(void) {
+    struct work_pool *pool = work_pool_new(2);
+    done = dropped = holding = 0;
+    go = go_short = false;
+    CHECK(push(pool, 0, 99, WORK_SHORT_BYTES + 1, hold));
+    while (atomic_load(&holding) < 1)
+        usleep(500);
+    CHECK(push(pool, 1, 98, 1, hold_short));
+    while (atomic_load(&holding) < 2)
+        usleep(500);
+    return pool;
+}
+
+static void wait_for(int count) {
+    for (int i = 0; i < 5000 && atomic_load(&done) < count; i++)
+        usleep(1000);
+    EXPECT_EQ(done, count);
+}
+
+TEST(work_of_few_bytes_counts_by_its_time) {
+    struct work_pool *pool = pool_with_one_thread();
+    burn_ms = 3;
+    for (int i = 2; i < 5; i++)
+        EXPECT(push(pool, i, 7, 10, burn));
+    for (int i = 10; i < 20; i++)
+        EXPECT(push(pool, i, 8, 10, run));
+    go_short = true;
+    wait_for(13);
+    int first_of_slow = 0, slow_before_last = 0;
+    for (int i = 0; i < 13; i++)
+        if (order[i] < 5)
+            slow_before_last += i < 11;
+    for (int i = 12; i >= 0; i--)
+        if (order[i] < 5)
+            first_of_slow = i;
+    EXPECT(first_of_slow <= 1); /* it has its turn */
+    EXPECT_EQ(slow_before_last, 1);
+    let_go(&pool, 13);
+}
+
+TEST(work_of_who_was_slow_is_not_for_the_thread_of_short_work) {
+    struct work_pool *pool = pool_with_one_thread();
+    burn_ms = 60;
+    go_short = true;
+    EXPECT(push(pool, 2, 7, 10, burn));
+    wait_for(1);
+    EXPECT(push(pool, 3, 7, 10, run));
+    EXPECT(push(pool, 4, 8, 10, run)); /* who was not has it */
+    wait_for(2);
+    usleep(20000);
+    EXPECT_EQ(done, 2);
+    EXPECT_EQ(order[1], 4);
+    let_go(&pool, 3);
+    EXPECT_EQ(done, 3);
 }
 
 TEST(work_of_one_tenant_leaves_room_for_another) {
