@@ -641,6 +641,12 @@ static void on_closed(void *ctx, struct http_request *req) {
     job->http = NULL;
 }
 
+/* Is it known to be quick? Not where a template comes with it, or a conversation that was kept. */
+static bool is_quick(const struct gateway *gw, text_call_reader *read, size_t bytes) {
+    return bytes <= TEXT_CALL_INLINE_BYTES && read != read_response &&
+           !gw->settings.trust_request_template;
+}
+
 static int answer(const struct call *c, text_call_reader *read, text_call *call) {
     struct http_request *req = c->req;
     static const struct http_watch watch = {.on_closed = on_closed};
@@ -655,7 +661,7 @@ static int answer(const struct call *c, text_call_reader *read, text_call *call)
                              .http = req,
                              .read = read,
                              .call = call};
-    if (req->body.len <= TEXT_CALL_INLINE_BYTES || req->body.len > TEXT_CALL_BYTES_MAX) {
+    if (is_quick(c->thread->gw, read, req->body.len) || req->body.len > TEXT_CALL_BYTES_MAX) {
         work_out(job, req->body); /* too large is said at once */
         text_call_on_done(job);
         return 0;

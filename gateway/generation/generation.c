@@ -18,7 +18,6 @@
 #include "gateway/generation/presentation.h"
 #include "gateway/link/request_id.h"
 #include "gateway/link/scheduler_link.h"
-#include "gateway/prompts/constraint.h"
 #include "gateway/watch/gateway_metrics.h"
 #include "gateway/watch/key_metrics.h"
 #include "gateway/watch/model_metrics.h"
@@ -658,8 +657,7 @@ static int check_job(const struct generation *gen, struct api_error *err) {
 /* The model is here. */
 static int start(struct generation *gen, struct api_error *err) {
     struct event_thread *thread = gen->thread;
-    if (prepare_cost(&gen->request) >= PREPARE_LONG_BYTES || constraint_is_wanted(&gen->request) ||
-        gen->request.stop_pattern_count) {
+    if (prepare_takes_long(&gen->request)) {
         gen->job =
             prepare_pool_push(thread->gw->pool, &gen->request, gen->terms.holder, gen->terms.model,
                               draw_seed(&thread->gw->settings), thread->idx, gen);

@@ -8,6 +8,7 @@ enum { LISTS_KEPT = 8 };
 
 struct breaker_cache {
     pthread_mutex_t mutex;
+    struct hash_key secret; /* or a client could find two lists that are one */
     struct {
         struct u128 key; /* zero: nothing is kept here */
         struct buf bits;
@@ -17,7 +18,9 @@ struct breaker_cache {
 
 struct breaker_cache *breaker_cache_new(void) {
     struct breaker_cache *cache = mem_calloc(1, sizeof *cache);
+    struct u128 drawn = random_u128();
     pthread_mutex_init(&cache->mutex, NULL);
+    hash_key_init(&cache->secret, &drawn, sizeof drawn);
     return cache;
 }
 
@@ -31,14 +34,15 @@ void breaker_cache_free(struct breaker_cache **cache) {
     *cache = NULL;
 }
 
-static struct u128 key_of(const struct bytes *texts, uint32_t count) {
+static struct u128 key_of(const struct breaker_cache *cache, const struct bytes *texts,
+                          uint32_t count) {
     struct buf all = {0};
     for (uint32_t i = 0; i < count; i++) {
         uint32_t len = (uint32_t)texts[i].len;
         buf_add_bytes(&all, bytes_of(&len, sizeof len));
         buf_add_bytes(&all, texts[i]);
     }
-    struct u128 key = hash128(all.data, all.len, 0);
+    struct u128 key = hash128_keyed(&cache->secret, all.data, all.len);
     buf_release(&all);
     key.hi |= 1;
     return key;
@@ -82,7 +86,7 @@ static bool mark(const struct tokenizer *tokenizer, struct bytes text, uint8_t *
 int breakers_find(struct breaker_cache *cache, const struct tokenizer *tokenizer,
                   const struct bytes *texts, uint32_t count, bool all, struct buf *out,
                   struct api_error *err) {
-    struct u128 key = key_of(texts, count);
+    struct u128 key = key_of(cache, texts, count);
     key.lo += all;
     if (kept(cache, key, out))
         return 0;

@@ -1,6 +1,7 @@
 #include "gateway/prompts/prepare_pool.h"
 
 #include "gateway/dialects/responses.h"
+#include "gateway/prompts/constraint.h"
 #include "gateway/prompts/infill.h"
 
 struct prepare_pool {
@@ -24,6 +25,11 @@ size_t prepare_cost(const struct genreq *g) {
     for (uint32_t i = 0; i < g->prompt_count; i++)
         bytes += g->prompts[i].text.len;
     return bytes;
+}
+
+bool prepare_takes_long(const struct genreq *g) {
+    return prepare_cost(g) >= PREPARE_LONG_BYTES || constraint_is_wanted(g) ||
+           g->stop_pattern_count || g->chat_template.len || g->breaker_count;
 }
 
 static int do_job(struct prepare_job *job) {

@@ -50,6 +50,9 @@ struct prepare_pool *prepare_pool_new(struct work_pool *workers,
 void prepare_pool_free(struct prepare_pool **pool);
 /* Bytes of text that tokenizing g will look at. */
 size_t prepare_cost(const struct genreq *g);
+/* Is it too long for an event thread? By its text, or by what takes long though it is short: a
+ * constraint, patterns, a template, texts that are sought in the whole vocabulary. */
+bool prepare_takes_long(const struct genreq *g);
 /* Takes g (its spans are copied into its arena) and a reference of its own to the model. NULL: too
  * many wait, and g is still the caller's. */
 struct prepare_job *prepare_pool_push(struct prepare_pool *pool, struct genreq *g,

@@ -2,6 +2,7 @@
 #include "base/base.h"
 #include "check.h"
 #include "gateway/fields/genreq.h"
+#include "gateway/prompts/prepare_pool.h"
 
 #define CHAT(fields) "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]" fields "}"
 #define COMP(fields) "{\"prompt\":\"hi\"" fields "}"
@@ -268,6 +269,8 @@ TEST(tools_that_are_not_allowed_are_gone) {
          "[" TOOL_NAMED("c") "," TOOL_NAMED("a") "]", NULL, true},
         {ALLOWED("auto", "{\"type\":\"function\",\"name\":\"a\"}"), "[" TOOL_NAMED("a") "]", NULL,
          false}, /* as a response has them */
+        {ALLOWED("auto", TOOL_NAMED("b") "," TOOL_NAMED("a") "," TOOL_NAMED("b")),
+         "[" TOOL_NAMED("b") "," TOOL_NAMED("a") "]", NULL, false}, /* none twice */
         {ALLOWED("auto", TOOL_NAMED("d")), NULL, "the allowed tool \"d\" is not among 'tools'",
          false},
         {ALLOWED("auto", ""), NULL, "'tools' of allowed tools is empty", false},
@@ -286,6 +289,69 @@ TEST(tools_that_are_not_allowed_are_gone) {
             EXPECT(bytes_equal(g.tools, bytes_str(CASES[i].tools)) &&
                    g.tool_choice_required == CASES[i].required);
         genreq_release(&g);
+    }
+}
+
+/* What an event thread leaves to the pool: long texts, and what takes long though it is short. */
+TEST(what_takes_long_is_told_from_what_does_not) {
+    static const struct {
+        const char *more;
+        bool takes_long;
+    } ROWS[] = {
+        {"", false},
+        {",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]", false},
+        {",\"logit_bias\":{\"7\":1}", false},
+        {",\"dry_multiplier\":1", false},
+        {",\"dry_multiplier\":1,\"dry_sequence_breakers\":[\"a\"]", true},
+        {",\"stop\":\"a\"", false},
+        {",\"stop_regex\":\"a+\"", true},
+        {",\"chat_template\":\"x\"", true},
+        {",\"response_format\":{\"type\":\"json_object\"}", true},
+    };
+    struct genreq g;
+    struct api_error err;
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        struct buf body = {0};
+        buf_addf(&body, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}]%s}", ROWS[i].more);
+        EXPECT_EQ(parse(&g, GENREQ_CHAT, buf_text(&body), &err), 0);
+        if (prepare_takes_long(&g) != ROWS[i].takes_long)
+            check_fail(__FILE__, __LINE__, "%s", ROWS[i].more);
+        genreq_release(&g);
+        buf_release(&body);
+    }
+    for (int len = PREPARE_LONG_BYTES - 1; len <= PREPARE_LONG_BYTES; len++) {
+        struct buf body = {0};
+        buf_addf(&body, "{\"prompt\":\"%0*d\"}", len, 7);
+        EXPECT_EQ(parse(&g, GENREQ_COMPLETIONS, buf_text(&body), &err), 0);
+        EXPECT_EQ(prepare_takes_long(&g), len == PREPARE_LONG_BYTES);
+        genreq_release(&g);
+        buf_release(&body);
+    }
+}
+
+/* What a request says once is not copied as often as it is named. */
+TEST(tools_that_are_allowed_have_a_bound) {
+    for (int count = 256; count <= 257; count++) {
+        struct genreq g;
+        struct api_error err = {0};
+        struct buf body = {0};
+        buf_add_str(&body, "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[");
+        for (int i = 0; i < 300; i++)
+            buf_addf(&body, "%s{\"type\":\"function\",\"function\":{\"name\":\"t%d\"}}",
+                     i ? "," : "", i);
+        buf_add_str(
+            &body,
+            "],\"tool_choice\":{\"type\":\"allowed_tools\",\"allowed_tools\":{\"mode\":\"auto\","
+            "\"tools\":[");
+        for (int i = 0; i < 2 * count; i++) /* each twice */
+            buf_addf(&body, "%s{\"type\":\"function\",\"function\":{\"name\":\"t%d\"}}",
+                     i ? "," : "", i % count);
+        buf_add_str(&body, "]}}}");
+        EXPECT_EQ(parse(&g, GENREQ_CHAT, buf_text(&body), &err), count == 256 ? 0 : -1);
+        EXPECT(count == 256 ? g.tools.len < body.len / 2
+                            : strstr(err.text, "allows more than 256 tools") != NULL);
+        genreq_release(&g);
+        buf_release(&body);
     }
 }
 

@@ -374,6 +374,55 @@ TEST(requests_bring_a_template_where_they_are_trusted) {
     world_echo_end(&w);
 }
 
+/* While a request is worked on, is another answered by the only event thread? A few tries: who is first
+ * is the processor's choice where both may be. */
+static bool is_passed(struct world *w, const char *path, const char *body) {
+    bool passed = false;
+    for (int i = 0; i < 5 && !passed; i++) {
+        char byte;
+        int fd = client_open(w->port, "POST", path, NULL, body);
+        sleep_ms(1); /* it is there before the other one */
+        CHECK(client_status(w->port, "/health/live") == 200);
+        passed = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) < 0;
+        CHECK(recv(fd, &byte, 1, MSG_PEEK) == 1);
+        close(fd);
+    }
+    return passed;
+}
+
+TEST(templates_of_requests_hold_no_event_thread_up) {
+    static const char BODY[] = HELLO
+        ",\"max_tokens\":1,\"chat_template\":\"{% for i in range(300) %}{% for j in range(300) %}"
+        "{% endfor %}{% endfor %}x\"}";
+    struct world w;
+    world_echo(&w, ECHO_TEMPLATE);
+    w.settings.trust_request_template = true;
+    w.settings.threads = 1;
+    EXPECT(world_start(&w));
+    EXPECT(is_passed(&w, "/apply-template", BODY));
+    EXPECT(is_passed(&w, "/v1/chat/completions", BODY));
+    world_echo_end(&w);
+}
+
+TEST(kept_conversations_hold_no_event_thread_up) {
+    struct world w;
+    struct buf body = {0};
+    world_echo(&w, ECHO_TEMPLATE);
+    w.settings.threads = 1;
+    EXPECT(world_start(&w));
+    buf_add_str(&body, "{\"truncation\":\"auto\",\"max_output_tokens\":1,\"input\":[");
+    for (int i = 0; i < 400; i++)
+        buf_addf(&body, "%s{\"role\":\"user\",\"content\":\"%0999d\"}", i ? "," : "", i);
+    buf_add_str(&body, "]}");
+    cJSON *json = world_ask(&w, "/v1/responses", buf_text(&body), 200);
+    buf_reset(&body);
+    buf_addf(&body, "{\"input\":\"x\",\"previous_response_id\":\"%s\"}", client_string(json, "id"));
+    EXPECT(is_passed(&w, "/v1/responses/input_tokens", buf_text(&body)));
+    cJSON_Delete(json);
+    buf_release(&body);
+    world_echo_end(&w);
+}
+
 /* Refused before there is any prompt: nothing of one may be freed. */
 TEST(constraints_of_completions_are_refused_too) {
     struct world w;
