@@ -2,6 +2,9 @@
 
 #include "gateway/fields/raw_value.h"
 
+/* A tool that is named again and again must not be copied as often, nor all be sought for each. */
+enum { ALLOWED_TOOLS_MAX = 256 };
+
 int allowed_tools_read(struct field_reader *r, enum json_event first) {
     struct bytes mode = {0}, tools = {0};
     const struct json_wanted members[] = {{"mode", &mode}, {"tools", &tools}};
@@ -38,53 +41,76 @@ static struct bytes tool_name(struct json_reader *r, enum json_event first) {
     return raw_is(name, '"') ? name : bytes_of(NULL, 0);
 }
 
-/* Whether one of these tools has the name; *whole (may be NULL): the tool as it was written. */
-static bool find_tool(struct bytes tools, struct bytes name, struct bytes *whole) {
-    struct json_reader r;
-    bool found = false;
-    json_reader_init(&r, tools, GENREQ_DEPTH_MAX, 0);
-    (void)json_next(&r);
-    for (enum json_event event;
-         !found && (event = json_next(&r)) != JSON_ARRAY_END && event != JSON_ERROR;) {
-        size_t begin = r.offset;
-        found = bytes_equal(tool_name(&r, event), name);
-        if (found && whole)
-            *whole = json_since(&r, begin);
-    }
-    json_reader_release(&r);
-    return found;
+/* What is allowed, each name once. */
+struct allowed {
+    struct bytes names[ALLOWED_TOOLS_MAX];
+    struct bytes tools[ALLOWED_TOOLS_MAX]; /* as they were written; empty: not found yet */
+    size_t count;
+};
+
+static size_t place_of(const struct allowed *a, struct bytes name) {
+    size_t at = 0;
+    while (at < a->count && !bytes_equal(a->names[at], name))
+        at++;
+    return at;
 }
 
-/* Adds the allowed tool begun by `first`. */
-static int add_allowed(const struct genreq *g, struct json_reader *r, enum json_event first,
-                       struct buf *out, struct api_error *err) {
-    struct bytes name = tool_name(r, first), whole = {0};
+static int add_name(struct allowed *a, struct bytes name, struct api_error *err) {
     if (!name.len)
         return api_error_set(err, API_UNSUPPORTED, "tool_choice",
                              "an allowed tool must be a function with a name");
-    if (!find_tool(g->tools, name, &whole))
+    if (place_of(a, name) < a->count)
+        return 0;
+    if (a->count == ALLOWED_TOOLS_MAX)
         return api_error_set(err, API_BAD_REQUEST, "tool_choice",
-                             "the allowed tool %.*s is not among 'tools'",
-                             (int)MIN(name.len, (size_t)100), (const char *)name.data);
-    buf_add_byte(out, out->len ? ',' : '[');
-    buf_add_bytes(out, whole);
+                             "'tool_choice' allows more than %d tools", ALLOWED_TOOLS_MAX);
+    a->names[a->count++] = name;
     return 0;
 }
 
-int allowed_tools_apply(struct genreq *g, struct api_error *err) {
+static int read_names(struct bytes list, struct allowed *a, struct api_error *err) {
     struct json_reader r;
-    struct buf out = {0};
     int rc = 0;
-    if (!g->allowed_tools.len)
-        return 0;
-    json_reader_init(&r, g->allowed_tools, GENREQ_DEPTH_MAX, 0);
+    json_reader_init(&r, list, GENREQ_DEPTH_MAX, 0);
     (void)json_next(&r);
     for (enum json_event event; !rc && (event = json_next(&r)) != JSON_ARRAY_END;)
-        rc = add_allowed(g, &r, event, &out, err);
+        rc = add_name(a, tool_name(&r, event), err);
     json_reader_release(&r);
-    if (!rc && !out.len)
+    return rc;
+}
+
+/* Each name's first tool. */
+static void find_tools(struct bytes tools, struct allowed *a) {
+    struct json_reader r;
+    json_reader_init(&r, tools, GENREQ_DEPTH_MAX, 0);
+    (void)json_next(&r);
+    for (enum json_event event; (event = json_next(&r)) != JSON_ARRAY_END && event != JSON_ERROR;) {
+        size_t begin = r.offset, place = place_of(a, tool_name(&r, event));
+        if (place < a->count && !a->tools[place].len)
+            a->tools[place] = json_since(&r, begin);
+    }
+    json_reader_release(&r);
+}
+
+int allowed_tools_apply(struct genreq *g, struct api_error *err) {
+    struct allowed a = {0};
+    struct buf out = {0};
+    if (!g->allowed_tools.len)
+        return 0;
+    int rc = read_names(g->allowed_tools, &a, err);
+    if (!rc && !a.count)
         rc =
             api_error_set(err, API_BAD_REQUEST, "tool_choice", "'tools' of allowed tools is empty");
+    if (!rc && g->tools.len)
+        find_tools(g->tools, &a);
+    for (size_t i = 0; !rc && i < a.count; i++) {
+        buf_add_byte(&out, i ? ',' : '[');
+        buf_add_bytes(&out, a.tools[i]);
+        if (!a.tools[i].len)
+            rc = api_error_set(
+                err, API_BAD_REQUEST, "tool_choice", "the allowed tool %.*s is not among 'tools'",
+                (int)MIN(a.names[i].len, (size_t)100), (const char *)a.names[i].data);
+    }
     if (!rc) {
         buf_add_byte(&out, ']');
         rc = genreq_keep(g, &out, &g->tools, err);
