@@ -1,5 +1,9 @@
 #include "gateway/dialects/embed.h"
 
+/* Of all pairs of one request. A query stands in front of each of its texts, so that a body of 200 KB
+ * could ask for a gigabyte of tokens. */
+enum { PAIRS_TOKENS_MAX = 4 << 20 };
+
 static int fit_context(const struct genreq *g, const struct served_model *m, uint32_t i,
                        struct token_vec *ids, struct api_error *err) {
     uint32_t context = MIN(m->max_context, (uint32_t)WIRE_MAX_TOKENS), most = context;
@@ -93,10 +97,20 @@ static int join_pair(const struct genreq *g, const struct served_model *m, uint3
     return rc;
 }
 
+static int check_pairs(size_t tokens, struct api_error *err) {
+    return tokens <= PAIRS_TOKENS_MAX
+               ? 0
+               : api_error_set(err, API_TOO_LARGE, "documents",
+                               "the texts with the query in front of each have more than %d "
+                               "tokens; send fewer of them in one request",
+                               PAIRS_TOKENS_MAX);
+}
+
 /* The query is tokenized once, however many texts there are: its bytes are what was paid for. */
 static int make_pairs(const struct genreq *g, const struct served_model *m, struct prepared *p,
                       struct api_error *err) {
     struct token_vec query = {0};
+    size_t tokens = 0;
     int rc = 0;
     p->first_counts = mem_calloc(p->prompt_count, sizeof *p->first_counts);
     for (uint32_t i = 0; !rc && i < p->prompt_count; i++) {
@@ -106,6 +120,8 @@ static int make_pairs(const struct genreq *g, const struct served_model *m, stru
         }
         if (!rc)
             rc = join_pair(g, m, i, &query, p, err);
+        if (!rc)
+            rc = check_pairs(tokens += p->prompts[i].count, err);
     }
     vec_release(&query);
     return rc;

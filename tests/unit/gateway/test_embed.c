@@ -1,6 +1,8 @@
 /* Requests for embeddings: their fields, and how vectors are shown. */
 #include "check.h"
+#include "demo_tokenizer.h"
 #include "gateway/dialects/embed.h"
+#include "gateway/prompts/prepare.h"
 
 #include <math.h>
 
@@ -140,4 +142,41 @@ TEST(vectors_are_cut_scaled_and_shown) {
     expect_shown((struct embed_form){.width = 1, .base64 = true}, values, "\"AABAQA==\"");
     expect_shown((struct embed_form){.width = 2, .base64 = true}, values, "\"AABAQAAAgMA=\"");
     expect_shown((struct embed_form){.width = 3, .base64 = true}, values, "\"AABAQAAAgMAAAEBB\"");
+}
+
+/* The query stands in front of each text: what a request asks for in tokens grows as their product. */
+TEST(pairs_of_one_request_have_a_bound) {
+    static const int COUNTS[] = {510, 515}; /* of 8192 tokens and two or three more */
+    struct buf packed, body = {0};
+    struct tokenizer *t = demo_tokenizer(&packed);
+    struct text_model text = {.tokenizer = t, .token_bytes_most = tokenizer_token_bytes_most(t)};
+    struct served_model m = {.name = (char *)"pairs",
+                             .max_context = 16384,
+                             .logits_width = tokenizer_vocab_count(t),
+                             .vectors = {.pooling = WIRE_POOLING_CLS, .width = 1, .scores = true},
+                             .text = &text};
+    for (size_t i = 0; i < ARRAY_LEN(COUNTS); i++) {
+        struct genreq g;
+        struct api_error err = {0};
+        struct prepared p = {0};
+        buf_reset(&body);
+        buf_add_str(&body, "{\"query\":\"");
+        for (int k = 0; k < 4096; k++)
+            buf_add_str(&body, "7%");
+        buf_add_str(&body, "\",\"documents\":[");
+        for (int k = 0; k < COUNTS[i]; k++)
+            buf_addf(&body, "%s\"%%\"", k ? "," : "");
+        buf_add_str(&body, "]}");
+        EXPECT_EQ(parse(&g, GENREQ_RERANK, buf_text(&body), &err), 0);
+        int rc = embed_prepare(&g, &m, &p, &err);
+        EXPECT_EQ(rc, i ? -1 : 0);
+        EXPECT(i || p.prompts[0].count >= 8192);
+        EXPECT_EQ(err.status, i ? 413 : 0);
+        EXPECT(!i || strstr(err.text, "send fewer"));
+        prepared_release(&p);
+        genreq_release(&g);
+    }
+    buf_release(&body);
+    tokenizer_free(&t);
+    buf_release(&packed);
 }
