@@ -23,6 +23,7 @@ enum {
     RESPONSES_METADATA_KEY_MAX = 64,
     RESPONSES_METADATA_VALUE_MAX = 512,
     RESPONSES_REFERRED_MAX = 16 << 20, /* bytes looked up for items that an input names */
+    RESPONSES_SEARCHED_MAX = 8 << 20,  /* bytes read to find them */
 };
 
 /* Fills g from a body that json_scan took. 0, or -1 with *err filled. */

@@ -24,7 +24,9 @@ struct converter {
     struct u128 tenant;
     struct buf object; /* of the response that was looked up last, by this number */
     struct u128 object_number;
+    struct bytes output;   /* its items, in object; empty: none */
     size_t referred_bytes; /* of all that was looked up */
+    size_t searched_bytes; /* of items among which one was sought */
     uint32_t item_idx, turn_count;
     struct buf turns, items; /* comma-separated */
     /* the assistant's message that gathers */
@@ -294,16 +296,22 @@ static bool maker_of(struct bytes id, struct u128 *number) {
     return u128_parse(hex, number) == 0;
 }
 
-/* The item of that id among those of a response's output. False: it has none. */
-static bool find_output(struct bytes object, struct bytes id, struct item *out) {
+/* The list of a response's items; empty: it has none. */
+static struct bytes output_of(struct bytes object) {
     struct bytes output = {0};
     const struct json_wanted members[] = {{"output", &output}};
     struct json_reader r;
-    bool found = false;
     json_reader_init(&r, object, GENREQ_DEPTH_MAX, 0);
     bool whole = json_next(&r) == JSON_OBJECT_BEGIN && json_take_members(&r, members, 1);
     json_reader_release(&r);
-    if (!whole || !raw_is(output, '['))
+    return whole && raw_is(output, '[') ? output : bytes_of(NULL, 0);
+}
+
+/* The item of that id among these. False: there is none. */
+static bool find_output(struct bytes output, struct bytes id, struct item *out) {
+    struct json_reader r;
+    bool found = false;
+    if (!output.len)
         return false;
     json_reader_init(&r, output, GENREQ_DEPTH_MAX, 0);
     (void)json_next(&r);
@@ -318,19 +326,21 @@ static bool find_output(struct bytes object, struct bytes id, struct item *out) 
 /* c->object becomes that of the response that made the item; empty: it is not kept. */
 static void load_maker(struct converter *c, struct bytes id) {
     struct u128 number;
-    if (!maker_of(id, &number)) {
-        buf_reset(&c->object);
-        return;
-    }
-    if (c->object.len && u128_equal(number, c->object_number))
+    bool known = maker_of(id, &number);
+    if (known && c->object.len && u128_equal(number, c->object_number))
         return;
     buf_reset(&c->object);
+    c->output = bytes_of(NULL, 0);
+    if (!known)
+        return;
     c->object_number = number;
     struct kept_response *kept = response_store_find(c->store, number, c->tenant);
     if (kept)
         kept_response_object(c->store, kept, &c->object);
     kept_response_put(c->store, kept);
     c->referred_bytes += c->object.len;
+    if (c->object.len && !c->object.failed)
+        c->output = output_of(buf_bytes(&c->object));
 }
 
 /* Puts the item in place of what names it, in memory that lives as long as the request. */
@@ -340,7 +350,11 @@ static int resolve(struct converter *c, struct item *item) {
     load_maker(c, id);
     if (c->object.failed)
         return api_error_out_of_memory(c->err);
-    if (!c->object.len || !find_output(buf_bytes(&c->object), id, item))
+    c->searched_bytes += c->output.len;
+    if (c->searched_bytes > RESPONSES_SEARCHED_MAX)
+        return api_error_set(c->err, API_TOO_LARGE, "input",
+                             "the input names too many items of long responses");
+    if (!find_output(c->output, id, item))
         return api_error_set(c->err, API_BAD_REQUEST, "input",
                              "input[%u]: no item %.*s is kept here: its response was not stored, "
                              "was deleted or gave way to newer ones, or another gateway has it",

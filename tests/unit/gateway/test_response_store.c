@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "base/hash.h"
 #include "check.h"
 
 enum { SLOTS = 64, TENANTS = 3, BUDGET = 20000 };
@@ -227,4 +228,46 @@ TEST(ids_of_responses_are_read_whole) {
             check_fail(__FILE__, __LINE__, "row %zu", i);
     EXPECT(responses_id_parse(bytes_str(ROWS[0].id), &number));
     EXPECT(number.hi == 0x0123456789abcdef && number.lo == 0x0123456789abcdef);
+}
+
+/* An item of a few bytes may stand behind many; to name it a thousand times is work for a thousand. */
+TEST(named_items_are_sought_within_a_bound) {
+    enum { LONG = 640 * 1024 };
+    static const int COUNTS[] = {12, 13}; /* 8 MB hold what stands in front twelve times */
+    struct response_store *store = response_store_new(64 << 20);
+    struct u128 number = {5, 6}, tenant = {1, 1};
+    struct buf object = {0}, body = {0};
+    char hex[U128_TEXT_MAX];
+    u128_text(number, hex);
+    buf_addf(
+        &object,
+        "{\"output\":[{\"id\":\"msg_%sff\",\"type\":\"message\",\"role\":\"assistant\",\"content\":\"",
+        hex);
+    for (int i = 0; i < LONG; i++)
+        buf_add_byte(&object, 'x');
+    buf_addf(
+        &object,
+        "\"},{\"id\":\"msg_%s00\",\"type\":\"message\",\"role\":\"assistant\",\"content\":\"y\"}]}",
+        hex);
+    const struct kept_contents contents = {
+        .number = number, .tenant = tenant, .object = buf_bytes(&object), .turn_count = 1};
+    kept_response_put(store, response_store_add(store, &contents));
+    for (size_t i = 0; i < ARRAY_LEN(COUNTS); i++) {
+        struct genreq g;
+        struct api_error err = {0};
+        buf_reset(&body);
+        buf_add_str(&body, "{\"input\":[");
+        for (int k = 0; k < COUNTS[i]; k++)
+            buf_addf(&body, "%s{\"type\":\"item_reference\",\"id\":\"msg_%s00\"}", k ? "," : "",
+                     hex);
+        buf_add_str(&body, "]}");
+        EXPECT_EQ(genreq_parse(&g, GENREQ_RESPONSES, buf_bytes(&body), &err), 0);
+        EXPECT_EQ(responses_resume(&g, store, tenant, &err), i ? -1 : 0);
+        EXPECT_EQ(err.status, i ? 413 : 0);
+        EXPECT(!i || strstr(err.text, "too many items of long responses"));
+        genreq_release(&g);
+    }
+    buf_release(&object);
+    buf_release(&body);
+    response_store_free(&store);
 }
