@@ -9,7 +9,9 @@
 #include "text/parse/parse.h"
 #include "text/template/value.h"
 
-enum { PARSE_MARKS = 4, PARSE_DEPTH_MAX = 64 };
+/* PARSE_SCHEMA_STEPS: of schemas, names and values, how many are looked at to tell what one value is.
+ * References may go round, and a long text has many values. */
+enum { PARSE_MARKS = 4, PARSE_DEPTH_MAX = 64, PARSE_SCHEMA_STEPS = 1000 };
 
 #define MINIMAX_SPACE   "]<]minimax[>["
 #define PLAMO_NAME_END  "<|plamo:end_tool_name:plamo|>"

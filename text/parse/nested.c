@@ -10,7 +10,7 @@
  */
 #include "text/parse/internal.h"
 
-enum { NESTED_BUDGET = 256 << 20 };
+enum { NESTED_BUDGET = 256 << 20, TYPES_MAX = 16 /* JSON Schema has seven */ };
 
 struct nest {
     struct bytes in;
@@ -28,14 +28,15 @@ static bool has_field(struct tvalue v, const char *name) {
 }
 
 static bool names_type(struct tvalue type, const char *name) {
-    bool found = type.kind == TVALUE_STRING && bytes_equal(tvalue_text(type), bytes_str(name));
-    for (size_t i = 0; type.kind == TVALUE_LIST && i < tvalue_count(type) && !found; i++)
-        found = names_type(tvalue_list_at(type, i), name);
+    bool found = tvalue_is(type, name);
+    size_t count = type.kind == TVALUE_LIST ? tvalue_count(type) : 0;
+    for (size_t i = 0; i < MIN(count, (size_t)TYPES_MAX) && !found; i++)
+        found = tvalue_is(tvalue_list_at(type, i), name);
     return found;
 }
 
 /* The first alternative that is a list or an object; of another kind: there is none. */
-static struct tvalue container_of_schema(struct tvalue schema, unsigned depth) {
+static struct tvalue container_of_schema(struct tvalue schema, unsigned depth, unsigned *steps) {
     static const char *const ALTERNATIVES[] = {"anyOf", "oneOf"};
     struct tvalue type = tvalue_get(schema, "type"), none = {0};
     if (names_type(type, "array") || names_type(type, "object"))
@@ -46,8 +47,9 @@ static struct tvalue container_of_schema(struct tvalue schema, unsigned depth) {
         return schema;
     for (size_t i = 0; depth < PARSE_DEPTH_MAX && i < ARRAY_LEN(ALTERNATIVES); i++) {
         struct tvalue list = tvalue_get(schema, ALTERNATIVES[i]);
-        for (size_t j = 0; list.kind == TVALUE_LIST && j < tvalue_count(list); j++) {
-            struct tvalue found = container_of_schema(tvalue_list_at(list, j), depth + 1);
+        size_t count = list.kind == TVALUE_LIST ? tvalue_count(list) : 0;
+        for (size_t j = 0; j < count && ++*steps <= PARSE_SCHEMA_STEPS; j++) {
+            struct tvalue found = container_of_schema(tvalue_list_at(list, j), depth + 1, steps);
             if (found.kind == TVALUE_DICT)
                 return found;
         }
@@ -153,7 +155,8 @@ static bool element(struct nest *n, struct tvalue container, unsigned depth, str
 static bool content(struct nest *n, struct tvalue schema, struct bytes name, unsigned depth,
                     struct tvalue *out) {
     schema = schema_resolve(n->parameters, schema);
-    struct tvalue container = container_of_schema(schema, 0);
+    unsigned steps = 0;
+    struct tvalue container = container_of_schema(schema, 0, &steps);
     struct filled f = {is_list(container) ? tvalue_list(&n->arena) : tvalue_dict(&n->arena),
                        tvalue_dict(&n->arena)};
     struct buf text = {0};

@@ -4,8 +4,7 @@
 #include "text/parse/internal.h"
 #include "text/template/value.h"
 
-/* TYPE_STEPS_MAX: schemas looked at to tell a value's type; references may go round. */
-enum { TOOLS_BUDGET = 256 << 20, TYPE_STEPS_MAX = 200 };
+enum { TOOLS_BUDGET = 256 << 20, NAME_BYTES_MAX = 1024 };
 
 struct parse_tools {
     struct arena arena;
@@ -92,7 +91,8 @@ static enum parse_type merge_types(enum parse_type a, enum parse_type b) {
 struct tvalue schema_resolve(struct tvalue root, struct tvalue schema) {
     for (unsigned n = 0; n < PARSE_DEPTH_MAX; n++) {
         struct tvalue ref = tvalue_get(schema, "$ref");
-        if (ref.kind != TVALUE_STRING || !begins_with(tvalue_text(ref), bytes_str("#/")))
+        if (ref.kind != TVALUE_STRING || !begins_with(tvalue_text(ref), bytes_str("#/")) ||
+            tvalue_text(ref).len > NAME_BYTES_MAX)
             return schema;
         struct bytes path = bytes_from(tvalue_text(ref), 2);
         schema = root;
@@ -113,7 +113,7 @@ static enum parse_type type_of_schema(struct tvalue root, struct tvalue schema, 
 /* Of alternatives; each a name or a schema. */
 static enum parse_type type_of_list(struct tvalue root, struct tvalue list, unsigned *steps) {
     enum parse_type type = TYPE_UNKNOWN;
-    for (size_t i = 0; i < tvalue_count(list); i++) {
+    for (size_t i = 0; i < tvalue_count(list) && ++*steps <= PARSE_SCHEMA_STEPS; i++) {
         struct tvalue item = tvalue_list_at(list, i);
         type = merge_types(type, item.kind == TVALUE_DICT ? type_of_schema(root, item, steps)
                                                           : type_of_name(item));
@@ -123,7 +123,7 @@ static enum parse_type type_of_list(struct tvalue root, struct tvalue list, unsi
 
 static enum parse_type type_of_enum(struct tvalue values) {
     enum parse_type type = TYPE_UNKNOWN;
-    for (size_t i = 0; i < tvalue_count(values); i++)
+    for (size_t i = 0; i < MIN(tvalue_count(values), (size_t)PARSE_SCHEMA_STEPS); i++)
         type = merge_types(type, tvalue_list_at(values, i).kind == TVALUE_STRING ? TYPE_STRING
                                                                                  : TYPE_OTHER);
     return type;
@@ -133,7 +133,7 @@ static enum parse_type type_of_schema(struct tvalue root, struct tvalue schema, 
     static const char *const ALTERNATIVES[] = {"anyOf", "oneOf", "allOf"};
     schema = schema_resolve(root, schema);
     struct tvalue type = tvalue_get(schema, "type");
-    if (++*steps > TYPE_STEPS_MAX)
+    if (++*steps > PARSE_SCHEMA_STEPS)
         return TYPE_UNKNOWN;
     if (type.kind == TVALUE_STRING)
         return type_of_name(type);
@@ -151,7 +151,8 @@ static enum parse_type type_in(struct tvalue root, struct tvalue schema) {
 }
 
 struct tvalue parse_tools_parameters(const struct parse_tools *t, struct bytes function) {
-    return t ? tvalue_dict_get(t->functions, function) : tvalue_none();
+    return t && function.len <= NAME_BYTES_MAX ? tvalue_dict_get(t->functions, function)
+                                               : tvalue_none();
 }
 
 static struct tvalue properties_of(const struct parse_tools *t, struct bytes function) {

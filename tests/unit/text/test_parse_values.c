@@ -158,6 +158,89 @@ TEST(tools_are_read_in_each_form) {
     parse_tools_free(&t);
 }
 
+/* A schema in which so many items stand in front of the last one. */
+static void long_schema(struct buf *out, const char *list, const char *item, int count,
+                        const char *last) {
+    buf_reset(out);
+    buf_addf(out, "{\"%s\": [", list);
+    for (int i = 0; i < count; i++)
+        buf_addf(out, "%s, ", item);
+    buf_addf(out, "%s]}", last);
+}
+
+/* A text may have many values, and a schema many items: their product is nobody's to compute. */
+TEST(only_so_much_of_a_schema_is_looked_at_for_a_value) {
+    static const struct {
+        const char *list, *item, *last;
+        int near, far;
+        enum parse_type with, without;
+    } ROWS[] = {
+        {"type", "\"integer\"", "\"string\"", 900, 1000, TYPE_MIXED, TYPE_OTHER},
+        {"enum", "5", "\"a\"", 999, 1000, TYPE_MIXED, TYPE_OTHER},
+        {"anyOf", "{\"type\": \"null\"}", "{\"type\": \"string\"}", 400, 600, TYPE_MIXED,
+         TYPE_OTHER},
+    };
+    struct buf schema = {0}, name = {0};
+    for (size_t i = 0; i < 2 * ARRAY_LEN(ROWS); i++) {
+        long_schema(&schema, ROWS[i / 2].list, ROWS[i / 2].item,
+                    i % 2 ? ROWS[i / 2].far : ROWS[i / 2].near, ROWS[i / 2].last);
+        struct parse_tools *t = tools_of(buf_text(&schema));
+        EXPECT_EQ(parse_tools_type(t, bytes_str("f"), bytes_str("p")),
+                  i % 2 ? ROWS[i / 2].without : ROWS[i / 2].with);
+        parse_tools_free(&t);
+    }
+    for (int len = 1024; len <= 1025; len++) { /* of a function's name, and of a reference */
+        struct parse_tools *named;
+        struct error err;
+        buf_reset(&schema);
+        buf_reset(&name);
+        buf_addf(&name, "%0*d", len, 7);
+        buf_addf(
+            &schema,
+            "[{\"name\": \"%s\", \"parameters\": {\"%0*d\": {\"type\": \"string\"}, "
+            "\"properties\": {\"p\": {\"$ref\": \"#/%0*d\"}, \"q\": {\"type\": \"integer\"}}}}, "
+            "{\"name\": \"g\", \"parameters\": {\"%0*d\": {\"type\": \"string\"}, \"properties\": "
+            "{\"p\": {\"$ref\": \"#/%0*d\"}}}}]",
+            buf_text(&name), len - 2, 7, len - 2, 7, len - 2, 7, len - 2, 7);
+        EXPECT_EQ(parse_tools_new(buf_bytes(&schema), &named, &err), 0);
+        EXPECT_EQ(parse_tools_type(named, buf_bytes(&name), bytes_str("q")),
+                  len == 1024 ? TYPE_OTHER : TYPE_UNKNOWN);
+        EXPECT_EQ(parse_tools_type(named, bytes_str("g"), bytes_str("p")),
+                  len == 1024 ? TYPE_STRING : TYPE_UNKNOWN);
+        parse_tools_free(&named);
+    }
+    buf_release(&schema);
+    buf_release(&name);
+}
+
+TEST(only_so_much_of_a_schema_is_looked_at_for_an_element) {
+#define M_ MINIMAX_SPACE
+    static const char BODY[] = "\"f\">" M_ "<p>" M_ "<item>1" M_ "</item>" M_ "</p>";
+    struct buf schema = {0};
+    for (int i = 0; i < 4; i++) {
+        if (i < 2)
+            long_schema(&schema, "anyOf", "{\"type\": \"null\"}", i ? 1000 : 999,
+                        "{\"type\": \"array\"}");
+        else
+            long_schema(&schema, "type", "\"null\"", i == 3 ? 16 : 15, "\"array\"");
+        struct parse_tools *t = tools_of(buf_text(&schema));
+        struct call_reader r = {.tools = t};
+        EXPECT(read_minimax(&r, bytes_str(BODY)));
+        EXPECT_EQ(r.calls.count, 1);
+        const struct read_call *call = &r.calls.items[0];
+        struct bytes arguments = bytes_of(r.made.data + call->arguments_at, call->arguments_len);
+        const char *expected = i % 2 ? "{\"p\": {\"item\": \"1\"}}" : "{\"p\": [\"1\"]}";
+        if (!bytes_equal(arguments, bytes_str(expected)))
+            check_fail(__FILE__, __LINE__, "%d: %.*s", i, (int)arguments.len,
+                       (const char *)arguments.data);
+        buf_release(&r.made);
+        vec_release(&r.calls);
+        parse_tools_free(&t);
+    }
+    buf_release(&schema);
+#undef M_
+}
+
 TEST(json_is_told_from_what_looks_like_it) {
     static const struct {
         const char *text;
