@@ -19,6 +19,16 @@ uint64_t hash64(const void *data, size_t len, uint64_t seed) {
     return XXH3_64bits_withSeed(data, len, seed);
 }
 
+static uint64_t secret_seed;
+/* Before main, so that threads only read. */
+__attribute__((constructor)) static void draw_secret_seed(void) {
+    random_bytes(&secret_seed, sizeof secret_seed);
+}
+
+uint64_t hash64_secret(const void *data, size_t len) {
+    return XXH3_64bits_withSeed(data, len, secret_seed);
+}
+
 struct u128 hash128(const void *data, size_t len, uint64_t seed) {
     return from_xxh(XXH3_128bits_withSeed(data, len, seed));
 }

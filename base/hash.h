@@ -9,7 +9,10 @@
 
 /* XXH3, 64 bits. Anyone who chooses the data can make two texts collide. */
 uint64_t hash64(const void *data, size_t len, uint64_t seed);
-/* XXH3, 128 bits; as above. */
+/* As hash64, with a secret that this process drew at its start: for tables whose keys a client
+ * chooses. Another process has another value. */
+uint64_t hash64_secret(const void *data, size_t len);
+/* XXH3, 128 bits; as hash64. */
 struct u128 hash128(const void *data, size_t len, uint64_t seed);
 
 /* A secret of the deployment, expanded once (XXH3 secret, 192 bytes). */

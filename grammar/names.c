@@ -17,7 +17,7 @@ static void grow(struct names *n) {
     n->slot_count = count;
     for (uint32_t i = 0; i < n->items.count; i++) {
         struct bytes text = n->items.items[i].text;
-        size_t at = hash64(text.data, text.len, 0) & (count - 1);
+        size_t at = hash64_secret(text.data, text.len) & (count - 1);
         while (n->slots[at])
             at = (at + 1) & (count - 1);
         n->slots[at] = i + 1;
@@ -27,7 +27,7 @@ static void grow(struct names *n) {
 struct name *names_get(struct names *n, struct builder *b, struct bytes text) {
     if (n->items.count * 2 >= n->slot_count)
         grow(n);
-    size_t at = hash64(text.data, text.len, 0) & (n->slot_count - 1);
+    size_t at = hash64_secret(text.data, text.len) & (n->slot_count - 1);
     for (; n->slots[at]; at = (at + 1) & (n->slot_count - 1))
         if (bytes_equal(n->items.items[n->slots[at] - 1].text, text))
             return &n->items.items[n->slots[at] - 1];

@@ -102,7 +102,7 @@ bool tvalue_is_key(struct tvalue v) {
     return is_key(v, 0);
 }
 
-/* Numbers that are equal hash alike. */
+/* Numbers that are equal hash alike. A request's objects are dicts, too, and its keys a client's choice. */
 uint64_t tdict_hash(struct tvalue key) {
     double d;
     uint64_t h = 2;
@@ -110,15 +110,15 @@ uint64_t tdict_hash(struct tvalue key) {
     case TVALUE_BOOL: d = key.boolean; break;
     case TVALUE_INT: d = (double)key.integer; break;
     case TVALUE_FLOAT: d = key.number == 0 ? 0 : key.number; break;
-    case TVALUE_STRING: return hash64(key.text, key.len, 0);
-    case TVALUE_BIG_INT: return hash64(key.text, key.len, 3);
+    case TVALUE_STRING: return hash64_secret(key.text, key.len);
+    case TVALUE_BIG_INT: return hash64_secret(key.text, key.len) + 1;
     case TVALUE_TUPLE:
         for (uint32_t i = 0; i < key.list->count; i++)
             h = (h ^ tdict_hash(key.list->items[i])) * 0x9E3779B97F4A7C15u;
         return h;
     default: return 1;
     }
-    return hash64(&d, sizeof d, 1);
+    return hash64_secret(&d, sizeof d);
 }
 
 static double key_number(struct tvalue v) {

@@ -43,6 +43,14 @@ TEST(hash_depends_on_seed_and_key) {
     }
 }
 
+/* A stranger cannot tell it, and this process always tells the same. */
+TEST(hash_with_the_secret_of_the_process_is_its_own) {
+    EXPECT(hash64_secret("abc", 3) == hash64_secret("abc", 3));
+    EXPECT(hash64_secret("abc", 3) != hash64_secret("abd", 3));
+    EXPECT(hash64_secret("abc", 3) != hash64("abc", 3, 0));
+    EXPECT(hash64_secret("", 0) != hash64("", 0, 0));
+}
+
 TEST(u128_text_round_trips) {
     for (int i = 0; i < 200; i++) {
         struct u128 v = {.lo = check_random(), .hi = check_random()}, back;
