@@ -23,8 +23,24 @@ static void set_turned_away(struct replica *r, bool turned_away) {
     r->grammar_turned_away = turned_away;
 }
 
-static bool may_ask(const struct replica *r) {
-    return r->grammars_asked < GRAMMARS_ASKED_MAX;
+/* For whom a replica has been asked and has not answered. */
+struct askers {
+    struct u128 tenants[GRAMMARS_ASKED_MAX];
+    uint32_t count;
+};
+
+static void askers_of(const struct replica *r, struct askers *a) {
+    a->count = 0;
+    for (size_t i = 0; i < r->grammars.count && a->count < r->grammars_asked; i++)
+        if (r->grammars.items[i].asked)
+            a->tenants[a->count++] = r->grammars.items[i].tenant;
+}
+
+static bool may_ask(const struct askers *a, const struct request *request) {
+    uint32_t own = 0;
+    for (uint32_t i = 0; i < a->count; i++)
+        own += u128_equal(a->tenants[i], request->tenant->id);
+    return a->count < GRAMMARS_ASKED_MAX && own < GRAMMARS_TENANT_MAX;
 }
 
 /* A new entry; in a full table in the place of what was ready longest ago. What is asked for stays. */
@@ -52,6 +68,7 @@ static void ask(struct sched *s, struct replica *r, struct replica_grammar *g,
                                    .hash = request->grammar_hash,
                                    .source = request->grammar};
     g->asked = true;
+    g->tenant = request->tenant->id;
     r->grammars_asked++;
     s->sink.prepare(s->sink.ctx, (struct u128s){&r->rank_ids[last_stage], 1}, &prepare);
 }
@@ -68,7 +85,9 @@ bool grammar_is_ready(struct sched *s, struct replica *r, const struct request *
     bool valid = g && is_valid(s, g);
     if (g && (g->asked || (valid && s->now - g->ready_at < GRAMMAR_REFRESH_MS)))
         return valid;
-    if (may_ask(r))
+    struct askers askers;
+    askers_of(r, &askers);
+    if (may_ask(&askers, request))
         ask(s, r, g ? g : make_room(r, request->grammar_hash), request);
     else if (!valid)
         set_turned_away(r, true);
@@ -110,7 +129,10 @@ static void wake(struct sched *s, struct u128 hash) {
 
 bool grammars_wake_next(struct sched *s, struct replica *r) {
     struct sequence *next = NULL;
-    if (!r->grammar_turned_away || !may_ask(r) || !r->free_slot_count)
+    struct askers askers;
+    bool waits = false;
+    askers_of(r, &askers);
+    if (!r->grammar_turned_away || askers.count == GRAMMARS_ASKED_MAX || !r->free_slot_count)
         return false;
     LIST_EACH(at, &s->parked) {
         struct sequence *q = LIST_ITEM(at, struct sequence, link);
@@ -119,12 +141,16 @@ bool grammars_wake_next(struct sched *s, struct replica *r) {
             !seq_is_runnable(q) || (next && !waiting_before(q, next)) || !replica_fits(r, q))
             continue;
         const struct replica_grammar *g = find(r, request->grammar_hash);
-        if (!g || !g->asked)
+        if (g && g->asked)
+            continue;
+        if (may_ask(&askers, request))
             next = q;
+        else
+            waits = true; /* until its tenant has an answer */
     }
     if (next)
         seq_requeue(s, next);
-    else
+    else if (!waits)
         set_turned_away(r, false);
     return next;
 }

@@ -8,14 +8,16 @@
  * before, while it is used.
  *
  * A replica compiles one grammar after another, in the order in which it was asked. So it is asked
- * for few at a time, and what else is wanted stays here, where the order is that of the queue: a
- * client with many grammars does not stand in front of one with a single one.
+ * for few at a time, for fewer still by one tenant, and what else is wanted stays here, where the order
+ * is that of the queue: a client with many grammars that take long does not stand in front of one with
+ * a single one.
  *
  * Invariants:
  *   (1) What a replica is known to have ends with its registration.
  *   (2) A sequence that is parked for its grammar has an answer coming from some replica, or one was
- *       turned away there (grammar_turned_away) while GRAMMARS_ASKED_MAX answers were to come.
- *   (3) grammars_asked is the number of entries that are asked for, at most GRAMMARS_ASKED_MAX.
+ *       turned away there (grammar_turned_away) while as many answers as may be were to come.
+ *   (3) grammars_asked is the number of entries that are asked for, at most GRAMMARS_ASKED_MAX, and of
+ *       one tenant at most GRAMMARS_TENANT_MAX.
  */
 #ifndef SCHEDULER_CORE_GRAMMARS_H
 #define SCHEDULER_CORE_GRAMMARS_H
@@ -29,13 +31,15 @@ struct request;
 enum {
     GRAMMARS_MAX = 1024,       /* known of a replica */
     GRAMMARS_ASKED_MAX = 32,   /* of them, asked of it at a time */
+    GRAMMARS_TENANT_MAX = 4,   /* of those, for the sake of one tenant */
     GRAMMAR_VALID_MS = 5000,   /* after Ready */
     GRAMMAR_REFRESH_MS = 2000, /* after Ready, when it is used */
 };
 
 struct replica_grammar {
     struct u128 hash;
-    int64_t ready_at; /* of the last Ready */
+    struct u128 tenant; /* for whom it was asked for last */
+    int64_t ready_at;   /* of the last Ready */
     bool ready, asked;
 };
 

@@ -267,51 +267,77 @@ static void answer(struct stage *stage, struct u128 hash) {
     stage_finish(stage);
 }
 
-/* A flood of one tenant is asked for bit by bit, and another's only grammar before the rest of it.
- * Each answer lets one more be asked for, until all have run. */
+/* A flood of one tenant is asked for bit by bit, and another's only grammar at once: a replica compiles
+ * in the order in which it was asked, and each of the flood may take long. Each answer lets one more be
+ * asked for, until all have run. */
 TEST(few_grammars_are_asked_for_at_a_time) {
-    enum { FLOOD = GRAMMARS_ASKED_MAX + 20 };
+    enum { FLOOD = GRAMMARS_TENANT_MAX + 20 };
     struct stage *stage = stage_new(NULL);
     struct u128 asked[FLOOD + 1];
     EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
     for (uint32_t i = 0; i < FLOOD; i++) {
         struct u128 last = submit_one_more(stage, i, 1);
-        if (i < GRAMMARS_ASKED_MAX)
+        if (i < GRAMMARS_TENANT_MAX)
             asked[i] = last;
     }
-    submit_one_more(stage, FLOOD, 2);
-    EXPECT_EQ(stage->prepare_count, GRAMMARS_ASKED_MAX);
-    for (uint32_t i = 0; i <= FLOOD; i++) {
+    EXPECT_EQ(stage->prepare_count, GRAMMARS_TENANT_MAX);
+    answer(stage, submit_one_more(stage, FLOOD, 2));
+    EXPECT_EQ(stage->prepare_count, GRAMMARS_TENANT_MAX + 1);
+    EXPECT(stage_is_right(stage, FLOOD, 0, 1));
+    for (uint32_t i = 0; i < FLOOD; i++) {
         size_t before = stage->prepare_count;
         answer(stage, asked[i]);
         EXPECT_EQ(stage->prepare_count,
-                  before + (i + GRAMMARS_ASKED_MAX <= FLOOD)); /* while any is left */
+                  before + (i + GRAMMARS_TENANT_MAX < FLOOD)); /* while any is left */
         if (stage->prepare_count > before)
-            asked[stage->prepare_count - 1] = stage->prepared;
-        if (i == GRAMMARS_ASKED_MAX + 1)
-            EXPECT(stage_is_right(stage, FLOOD, 0, 1));
+            asked[i + GRAMMARS_TENANT_MAX] = stage->prepared;
     }
-    for (uint32_t i = 0; i <= FLOOD; i++)
+    for (uint32_t i = 0; i < FLOOD; i++)
         EXPECT(stage_is_right(stage, i, 0, 1));
+    stage_free(stage);
+}
+
+/* Many tenants together: the next one waits for the first answer, whose-ever it is. */
+TEST(grammars_of_all_tenants_have_a_bound) {
+    enum { TENANTS = GRAMMARS_ASKED_MAX / GRAMMARS_TENANT_MAX };
+    struct stage *stage = stage_new(NULL);
+    struct u128 first = {0};
+    EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
+    for (uint32_t i = 0; i < GRAMMARS_ASKED_MAX; i++) {
+        struct u128 last = submit_one_more(stage, i, 1 + i % TENANTS);
+        first = i ? first : last;
+    }
+    EXPECT_EQ(stage->prepare_count, GRAMMARS_ASKED_MAX);
+    submit_one_more(stage, GRAMMARS_ASKED_MAX, 1);
+    submit_one_more(stage, GRAMMARS_ASKED_MAX + 1, 100);
+    EXPECT_EQ(stage->prepare_count, GRAMMARS_ASKED_MAX);
+    answer(stage, first);
+    EXPECT_EQ(stage->prepare_count, GRAMMARS_ASKED_MAX + 1);
+    answer(stage, stage->prepared);
+    EXPECT_EQ(stage->prepare_count, GRAMMARS_ASKED_MAX + 2);
+    answer(stage, stage->prepared);
+    EXPECT(stage_is_right(stage, GRAMMARS_ASKED_MAX, 0, 1));
+    EXPECT(stage_is_right(stage, GRAMMARS_ASKED_MAX + 1, 0, 1));
+    EXPECT_EQ(stage->prepare_count, GRAMMARS_ASKED_MAX + 2);
     stage_free(stage);
 }
 
 /* What was turned away is asked for when another has failed, too. */
 TEST(a_failure_makes_room_as_well) {
     struct stage *stage = stage_new(NULL);
-    struct u128 asked[GRAMMARS_ASKED_MAX];
+    struct u128 asked[GRAMMARS_TENANT_MAX];
     EXPECT_EQ(stage_hello(stage, stage_worker(stage, 0)), 0);
-    for (uint32_t i = 0; i < GRAMMARS_ASKED_MAX; i++)
+    for (uint32_t i = 0; i < GRAMMARS_TENANT_MAX; i++)
         asked[i] = submit_one_more(stage, i, 1);
-    submit_one_more(stage, GRAMMARS_ASKED_MAX, 1);
-    submit_one_more(stage, GRAMMARS_ASKED_MAX + 1, 1);
+    submit_one_more(stage, GRAMMARS_TENANT_MAX, 1);
+    submit_one_more(stage, GRAMMARS_TENANT_MAX + 1, 1);
     struct wire_failed failed = {.resource = WIRE_RESOURCE_GRAMMAR, .hash = asked[0]};
     sched_resource_failed(stage->s, stage->now, stage->prepared_by, &failed);
     stage_run(stage);
-    EXPECT_EQ(stage->prepare_count, GRAMMARS_ASKED_MAX + 1);
+    EXPECT_EQ(stage->prepare_count, GRAMMARS_TENANT_MAX + 1);
     answer(stage, stage->prepared);
-    EXPECT(stage_is_right(stage, GRAMMARS_ASKED_MAX, 0, 1));
-    EXPECT_EQ(stage->prepare_count, GRAMMARS_ASKED_MAX + 2);
+    EXPECT(stage_is_right(stage, GRAMMARS_TENANT_MAX, 0, 1));
+    EXPECT_EQ(stage->prepare_count, GRAMMARS_TENANT_MAX + 2);
     stage_free(stage);
 }
 
