@@ -104,20 +104,22 @@ struct plain_cache {
     names; /* those nobody uses, the first goes first; 0: holds nothing that is found */
 };
 
-/* The names of a prompt's full blocks of `size` tokens: equal exactly where all tokens up to there are. */
-static size_t name_blocks(const struct bench_trace *trace, size_t request, uint32_t size,
-                          uint64_t *out) {
+/* The names of the first `count` blocks of `size` tokens of a request's prompt and answer: equal exactly
+ * where all tokens up to there are. Every answer is zeros, which no prompt has (nearly), so behind the
+ * prompt's full blocks it takes an equal prompt. */
+static void name_blocks(const struct bench_trace *trace, size_t request, uint32_t size,
+                        size_t count, uint64_t *out) {
     const struct bench_trace_request *r = &trace->requests.items[request];
     uint64_t chain = 1;
-    size_t count = r->input / size;
     for (size_t i = 0, hashed = 0; i < count; i++) {
-        size_t block = i * size / BENCH_TRACE_BLOCK;
+        size_t block = MIN(i * size / BENCH_TRACE_BLOCK, r->hash_count - 1);
         for (; hashed <= block; hashed++)
             chain = (chain + trace->hashes.items[r->hash_first + hashed] + 1) *
                     UINT64_C(6364136223846793005);
+        if (i == r->input / size)
+            chain = (chain + r->input) * UINT64_C(0xd1342543de82ef95);
         out[i] = (chain + i) * UINT64_C(0x9e3779b97f4a7c15) | 1;
     }
-    return count;
 }
 
 static size_t position_of(const struct plain_cache *cache, uint64_t name) {
@@ -147,11 +149,11 @@ static void put_back(struct plain_cache *cache, uint64_t name) {
 static uint32_t run_alone(struct plain_cache *cache, const struct bench_trace *trace,
                           size_t request, uint32_t size) {
     const struct bench_trace_request *r = &trace->requests.items[request];
-    uint64_t *names = mem_calloc(r->input / size + 1, sizeof *names);
-    size_t full = name_blocks(trace, request, size, names), found = 0;
-    size_t most = (r->input - 1) / size;
     /* the last token that is sampled is never computed */
-    size_t blocks = (r->input + MAX(r->output, 1u) - 1 + size - 1) / size;
+    size_t computed = r->input + MAX(r->output, 1u) - 1, hashed = computed / size;
+    size_t blocks = (computed + size - 1) / size, most = (r->input - 1) / size, found = 0;
+    uint64_t *names = mem_calloc(hashed + 1, sizeof *names);
+    name_blocks(trace, request, size, hashed, names);
     for (; found < most; found++) {
         size_t at = position_of(cache, names[found]);
         if (at == cache->names.count)
@@ -160,11 +162,9 @@ static uint32_t run_alone(struct plain_cache *cache, const struct bench_trace *t
     }
     for (size_t i = found; i < blocks && cache->capacity; i++)
         take_at(cache, 0);
-    size_t hashed = (r->input + MAX(r->output, 1u) - 1) / size;
     for (size_t i = blocks; i-- > 0;) {
-        bool twice = i >= found && i < full && position_of(cache, names[i]) < cache->names.count;
-        uint64_t name = i < full ? names[i] : UINT64_C(2) * ((uint64_t)request << 20 | i) + 2;
-        put_back(cache, twice || i >= hashed ? 0 : name);
+        bool twice = i >= found && i < hashed && position_of(cache, names[i]) < cache->names.count;
+        put_back(cache, twice || i >= hashed ? 0 : names[i]);
     }
     mem_free(names);
     return (uint32_t)found * size;
@@ -232,9 +232,7 @@ TEST(one_after_the_other_finds_exactly_what_a_plain_cache_finds) {
         struct plain_cache cache = {.capacity = capacities[k]};
         talks.seconds = 100000;
         talks.requests = 150;
-        /* Not drawn: with one seed in forty (110866 for all) a request finds a block more than here with
-         * 900 blocks, and why is not known. */
-        talks.seed = 11 + k;
+        talks.seed = check_random();
         replay_synthetic_make(&talks, &trace);
         /* each has long been answered when the next one comes */
         for (size_t i = 1; i < trace.requests.count; i++)
@@ -268,8 +266,9 @@ static void most_that_can_be_found(const struct bench_trace *trace,
     for (size_t i = 0; i < result->outcomes.count; i++) {
         size_t request = result->outcomes.items[i].request;
         uint32_t input = trace->requests.items[request].input;
-        uint64_t *names = mem_calloc(input / size + 1, sizeof *names);
-        size_t full = name_blocks(trace, request, size, names), found = 0;
+        size_t full = input / size, found = 0;
+        uint64_t *names = mem_calloc(full + 1, sizeof *names);
+        name_blocks(trace, request, size, full, names);
         while (found < full && position_of(&cache, names[found]) < cache.names.count)
             found++;
         out[i] = (uint32_t)MIN(found, (input - 1) / size) * size;
