@@ -12,7 +12,8 @@ until one fails. What noticed the file's last mutant goes first. A program that 
 twice, and passes when it is linked the same way with the file as it is: the libraries may have changed since the
 program was built. So the programs are built first, of the sanitized build each when it is needed, and what cannot survive, a file that traps at its start, is
 tried before anything is drawn. With --suites the simulator runs after them where it contains the file. What none
-of them noticed has the same programs of the sanitized build to pass. A mutant that does not compile, or whose
+of them noticed has the same programs of the sanitized build to pass, but for those that never ran the function that
+changed: each notes in a file that is given to it whether it did. Where none did, that is said. A mutant that does not compile, or whose
 machine code is the same, is not counted: another is drawn. Nor is one that makes no difference, as mutants_same.txt
 says with the reason; nor one that nothing noticed while a program did not run for want of time, or fails without a
 bug too: what became of it is unknown. Several are tried at once (--jobs), since most programs wait more than they
@@ -38,6 +39,7 @@ import re
 import resource
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -54,6 +56,24 @@ WAITERS = ("test_scheduler_process",)  # half a minute each, in which it waits: 
 KNOWN = f"{WORK}/known.json"  # what runs before this one have learned
 SAME = f"{ROOT}/tests/tools/mutants_same.txt"  # changes that change nothing that anybody could see
 CHECKED = "proto/liveness.c"  # what is made to trap at its start
+NOTING = """/* A byte that the run's file has, also in processes that the program starts; without a file, one that nobody reads. */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+static volatile unsigned char nowhere;
+volatile unsigned char *mutants_note = &nowhere;
+__attribute__((constructor(101), no_sanitize("address", "undefined"))) static void begin(void)
+{
+    const char *path = getenv("MUTANTS_NOTE");
+    int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+    void *page = fd >= 0 ? mmap(NULL, 1, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    if (page != MAP_FAILED)
+        mutants_note = page;
+    if (fd >= 0)
+        close(fd);
+}
+"""
 TRAP = "__attribute__((constructor)) static void mutants_trap(void)\n{\n    __builtin_trap();\n}\n"
 
 
@@ -216,7 +236,7 @@ class Lane:
         return f"{self.folder}/{build.name}/{name}"
 
 
-def compiled(lane, build, unit, out, overlay):
+def compiled(lane, build, unit, out):
     """The objects of one source, with what lies in the overlay in place of the tree's; None: it does not compile."""
     objects = []
     os.makedirs(out, exist_ok=True)
@@ -225,10 +245,9 @@ def compiled(lane, build, unit, out, overlay):
         arguments = [re.sub("^-O[23]$", "-O1", a) for a in command if a not in ("-Werror", "-g")]
         arguments[arguments.index("-o") + 1] = target
         source = f"{lane.overlay}/{unit}"
-        arguments[arguments.index("-c") + 1] = source if overlay and os.path.exists(source) else f"{ROOT}/{unit}"
+        arguments[arguments.index("-c") + 1] = source if os.path.exists(source) else f"{ROOT}/{unit}"
         arguments += ["-w", f"-iquote{ROOT}/{os.path.dirname(unit)}", f"-ffile-prefix-map={lane.overlay}/=", f"-ffile-prefix-map={ROOT}/="]
-        if overlay:
-            arguments.insert(1, f"-I{lane.overlay}")
+        arguments.insert(1, f"-I{lane.overlay}")
         if shutil.which("ccache"):
             arguments.insert(0, "ccache")
         if subprocess.run(arguments, cwd=build.folder, capture_output=True).returncode:
@@ -237,18 +256,29 @@ def compiled(lane, build, unit, out, overlay):
     return objects
 
 
-def planted(lane, build, path):
-    """The objects of what is laid out, and those of the tree; None: there is no bug in them."""
-    objects, cleans, differs = [], [], False
-    for unit in build.units(path):
-        changed = compiled(lane, build, unit, lane.place(build, "changed"), True)
-        clean = compiled(lane, build, unit, lane.place(build, "clean"), False) if changed else None
-        if not clean:
-            return None
-        differs |= any(machine_code(a) != machine_code(b) for a, b in zip(clean, changed))
-        objects += changed
-        cleans += clean
-    return (objects, cleans) if differs else None
+def noting(lane, build):
+    """The object that every program with a bug has besides."""
+    out = lane.place(build, "note.o")
+    if not os.path.exists(out):
+        with open(f"{lane.folder}/note.c", "w") as source:
+            source.write(NOTING)
+        subprocess.run(["cc", "-O1", "-fPIC", "-c", f"{lane.folder}/note.c", "-o", out], check=True)
+    return out
+
+
+def planted(lane, build, path, text, site):
+    """The objects of a changed file, and of the same file as it is; None: there is no bug in them. Both note that the function ran."""
+    changed, clean = [], []
+    for objects, place, new in ((changed, "changed", site[2]), (clean, "clean", text[site[0]:site[1]])):
+        lane.lay_out(path, mutate.noting(text, site, new))
+        for unit in build.units(path):
+            made = compiled(lane, build, unit, lane.place(build, place))
+            if not made:
+                return None
+            objects += made
+    if all(machine_code(a) == machine_code(b) for a, b in zip(clean, changed)):
+        return None
+    return changed + [noting(lane, build)], clean + [noting(lane, build)]
 
 
 class OutOfTime(Exception):
@@ -256,16 +286,18 @@ class OutOfTime(Exception):
 
 
 def passes(build, program, binary, end):
-    """Does a test program succeed? One that takes too long does not: of a processor, since others use the machine too,
-    or, where it waits for ever, of the clock. OutOfTime: the end came before."""
+    """(Does a test program succeed, is it plain without a second look). One that takes too long does not: of a processor,
+    since others use the machine too, or, where it waits for ever, of the clock. OutOfTime: the end came before."""
     command = [binary, "--seeds", "1..200", "--jobs", "2"] if program == "sim" else [binary]
-    env = os.environ | {"TRIREME_TEST_FIRST": "1", "TRIREME_TEST_SEED": "1"}
+    env = os.environ | {"TRIREME_TEST_FIRST": "1", "TRIREME_TEST_SEED": "1", "MUTANTS_NOTE": f"{binary}.ran"}
+    with open(f"{binary}.ran", "wb") as note:
+        note.write(b"\0")
     known, began = build.durations.get(program), time.monotonic()
     process = subprocess.Popen(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                start_new_session=True)
     most = SLOWEST_S if known is None else 5 + 5 * known
     try:
-        resource.prlimit(process.pid, resource.RLIMIT_CPU, (int(most) + 1, int(most) + 1))
+        resource.prlimit(process.pid, resource.RLIMIT_CPU, (int(most) + 1, int(most) + 3))
     except ProcessLookupError:
         pass  # it has ended
     try:
@@ -277,7 +309,12 @@ def passes(build, program, binary, end):
         raise OutOfTime
     if status == 0:
         build.durations[program] = time.monotonic() - began
-    return status == 0
+    return status == 0, status in (0, -signal.SIGXCPU)
+
+
+def ran(binary):
+    """Did the last run of a program reach the function that changed?"""
+    return open(f"{binary}.ran", "rb").read(1) == b"\1"
 
 
 def end_group(process):
@@ -304,61 +341,75 @@ def inputs(build, program):
 
 
 def fails(lane, build, program, path, objects, clean, end):
-    """Does a program fail twice by these objects, and not with the clean ones? None: it fails, or does not link, with those too."""
+    """(Does a program fail twice by these objects, and not with the clean ones; did it run what changed?) Not True or False but None: it
+    fails, or does not link, with those too."""
     binary = linked(lane, build, program, objects)
-    if binary and (passes(build, program, binary, end) or passes(build, program, binary, end)):
-        return False
+    good, plain = passes(build, program, binary, end) if binary else (False, True)
+    if good or not plain and passes(build, program, binary, end)[0]:
+        return False, ran(binary)
     key = (program, path, inputs(build, program))
     if key not in build.clean:
         without = linked(lane, build, program, clean)
-        build.clean[key] = bool(without) and passes(build, program, without, end)
-    return bool(binary) if build.clean[key] else None
+        build.clean[key] = bool(without) and passes(build, program, without, end)[0]
+    return (bool(binary), True) if build.clean[key] else (None, True)
 
 
 def check_itself(lane, build):
     """A trap in a file is noticed, and the same program passes without it: else no count here would mean anything."""
-    lane.lay_out(CHECKED, open(f"{ROOT}/{CHECKED}").read() + TRAP)
+    text = open(f"{ROOT}/{CHECKED}").read()
     for program in build.holders(CHECKED, False)[:1]:
-        if not fails(lane, build, program, CHECKED, *planted(lane, build, CHECKED), math.inf):
+        if not fails(lane, build, program, CHECKED, *planted(lane, build, CHECKED, text, (len(text), len(text), TRAP, "trap")), math.inf)[0]:
             sys.exit(f"{program} of {build.folder} does not notice a trap in {CHECKED}, or fails without it")
         break
     else:
         sys.exit(f"no program of {build.folder} contains {CHECKED}")
 
 
-def noticed(lane, build, path, objects, clean, deadline, simulator):
-    """(The program that fails by these objects, why it is not known whether one would: of each that said nothing)."""
-    mute = []
-    holders = build.holders(path, simulator)
+class Trial:
+    """What became of one change so far."""
+
+    def __init__(self, text, site):
+        self.marked = mutate.function_begin(text, site[0]) is not None
+        self.mute = []  # why it is not known whether a program would notice: of each that said nothing
+        self.idle = set()  # programs that never ran what changed
+        self.reached = not self.marked  # one did, or nobody can tell
+
+
+def noticed(lane, build, path, objects, clean, deadline, simulator, trial):
+    """The program that fails by these objects."""
+    holders = [p for p in build.holders(path, simulator) if p not in trial.idle]
     for at, program in enumerate(holders):
         late, verdict = time.monotonic() > deadline, None
         try:
-            verdict = None if late else fails(lane, build, program, path, objects, clean, deadline)
+            verdict, reached = (None, True) if late else fails(lane, build, program, path, objects, clean, deadline)
         except OutOfTime:
             late = True
         if late:
-            return None, mute + [f"{len(holders) - at} programs did not run"]
+            trial.mute.append(f"{len(holders) - at} programs did not run")
+            return None
         if verdict:
             build.finders[path] = program
-            return program, []
+            return program
         if verdict is None:
-            mute.append(f"{program} fails without a bug too")
-    return None, mute
+            trial.mute.append(f"{program} fails without a bug too")
+        elif reached or not trial.marked:
+            trial.reached = True
+        else:
+            trial.idle.add(program)
+    return None
 
 
-def try_out(lane, builds, path, text, args):
-    """What became of a change: (counted, who noticed, why that is not known)."""
-    mute = []
+def try_out(lane, builds, path, text, site, args):
+    """What became of a change: (counted, who noticed, why that is not known, did anybody run it)."""
+    trial = Trial(text, site)
     for build in builds:
-        lane.lay_out(path, text)  # a build that is looked at for the first time has tried its trap
-        objects = planted(lane, build, path)
+        objects = planted(lane, build, path, text, site)
         if not objects:
-            return build is not builds[0], None, mute
-        program, why = noticed(lane, build, path, *objects, time.monotonic() + args.each, args.suites)
+            return build is not builds[0], None, trial.mute, trial.reached
+        program = noticed(lane, build, path, *objects, time.monotonic() + args.each, args.suites, trial)
         if program:
-            return True, program + ("" if build is builds[0] else " (sanitized)"), []
-        mute += why
-    return True, None, mute
+            return True, program + ("" if build is builds[0] else " (sanitized)"), [], True
+    return True, None, trial.mute, trial.reached
 
 
 class Builds:
@@ -580,9 +631,9 @@ class Trials:
         if verdict == "survived":
             self.survivors.append((path, text, site))
 
-    def tell(self, path, text, site, counted, program, mute):
+    def tell(self, path, text, site, counted, program, mute, reached=True):
         verdict = "none" if not counted else "unknown" if mute else "noticed" if program else "survived"
-        said = {"unknown": f"unknown, {'; '.join(mute)}", "noticed": f"noticed by {program}", "survived": "SURVIVED"}
+        said = {"unknown": f"unknown, {'; '.join(mute)}", "noticed": f"noticed by {program}", "survived": "SURVIVED" if reached else "SURVIVED: no program runs this function"}
         with self.turn:
             self.running -= 1
             self.turn.notify_all()
@@ -597,8 +648,7 @@ class Trials:
             if self.args.list:
                 self.tell(path, text, site, True, "nobody yet", [])
             else:
-                changed = text[:site[0]] + site[2] + text[site[1]:]
-                self.tell(path, text, site, *try_out(lane, self.builds, path, changed, self.args))
+                self.tell(path, text, site, *try_out(lane, self.builds, path, text, site, self.args))
 
     def run(self):
         lanes = [threading.Thread(target=self.work, args=(Lane(i),), daemon=True) for i in range(1 if self.args.list else self.args.jobs)]

@@ -129,3 +129,24 @@ def sites(text):
             if stop:
                 out.append((begin, toks[stop][3], ";", "statement removed"))
     return out
+
+
+def function_begin(text, at):
+    """Behind the brace that opens the function around an offset; None: no function is there."""
+    toks = tokens(text)
+    depth, found = 0, None
+    for i, (_, word, begin, end) in enumerate(toks):
+        if begin >= at:
+            break
+        if word == "{" and depth == 0:
+            found = end if i and toks[i - 1][1] == ")" else None
+        depth += (word == "{") - (word == "}")
+    return found if depth else None
+
+
+def noting(text, site, new):
+    """The text with `new` at a site, and with a mark that the function around it ran, where there is one."""
+    changed, begin = f"{text[:site[0]]}{new}{text[site[1]:]}", function_begin(text, site[0])
+    if begin is None:
+        return changed
+    return f"{changed[:begin]} extern volatile unsigned char *mutants_note; *mutants_note = 1; {changed[begin:]}"
