@@ -174,6 +174,30 @@ TEST(gguf_refuses_what_lies_about_sizes) {
     refuse_tensor(32, 1, 1000, 0, "type 1000");
 }
 
+/* Where the head says as many as may be, the file is too short; where it says one more, nothing is read. */
+TEST(gguf_has_so_many_keys_tensors_and_parts) {
+    struct buf b;
+    struct gguf g;
+    struct error err;
+    buf_init(&b, 0);
+    put_head(&b, 3, GGUF_TENSORS_MAX, 0);
+    refused(&b, "header is cut");
+    buf_reset(&b);
+    put_head(&b, 3, GGUF_TENSORS_MAX + 1, 0);
+    refused(&b, "more than 65536 tensors");
+    buf_reset(&b);
+    put_head(&b, 3, 0, GGUF_KEYS_MAX);
+    refused(&b, "header is cut");
+    buf_reset(&b);
+    put_head(&b, 3, 0, GGUF_KEYS_MAX + 1);
+    refused(&b, "more than 65536 keys");
+    EXPECT(gguf_open(&g, "/nowhere/m-00001-of-01024.gguf", &err));
+    EXPECT(strstr(err.text, "/nowhere/m-00001-of-01024.gguf") && !strstr(err.text, "parts"));
+    EXPECT_EQ(gguf_open(&g, "/nowhere/m-00001-of-01025.gguf", &err), ERR_LIMIT);
+    EXPECT(strstr(err.text, "more than 1024 parts"));
+    buf_release(&b);
+}
+
 TEST(gguf_refuses_bad_heads) {
     struct buf b;
     buf_init(&b, 0);

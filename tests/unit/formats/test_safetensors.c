@@ -146,6 +146,19 @@ TEST(lengths_that_lie_are_refused) {
     EXPECT(safetensors_open_bytes(&set, bytes_of(NULL, 0), "x", &err));
 }
 
+TEST(headers_have_a_limit) {
+    struct safetensors set;
+    struct error err = {0};
+    for (uint64_t i = 0; i < 2; i++) {
+        struct buf b = image("{}", 0);
+        uint64_t said = SAFETENSORS_HEADER_MAX + i;
+        memcpy(b.data, &said, 8);
+        EXPECT(safetensors_open_bytes(&set, buf_bytes(&b), "x", &err));
+        EXPECT(strstr(err.text, i ? "past the limit" : "longer than the file"));
+        buf_release(&b);
+    }
+}
+
 TEST(deep_nesting_is_refused_and_cheap) {
     struct buf b, header;
     buf_init(&header, 0);

@@ -5,6 +5,7 @@
 
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 enum { LONG_MS = 20000 }; /* more than a busy machine needs */
 
@@ -92,6 +93,22 @@ static bool exchange_in(struct ssl_st *session, int fd, const char *text, struct
             buf_add(in, piece, (size_t)rc);
     }
     return false;
+}
+
+/* OpenSSL counts in ints: more than those hold is written in parts. */
+TEST(a_write_may_be_larger_than_an_int) {
+    TLS_BENCH();
+    struct error err = {0};
+    struct ssl_st *session;
+    size_t len = ((size_t)1 << 31) + 4096;
+    void *zeros = mmap(NULL, len, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    EXPECT(zeros != MAP_FAILED);
+    int fd = wire_connect(b.port, 0);
+    EXPECT_EQ(tls_client_begin(&session, fd, "127.0.0.1", LONG_MS, &err), 0);
+    EXPECT(tls_client_write(session, zeros, len, &err) > 0);
+    tls_client_end(&session);
+    close(fd);
+    munmap(zeros, len);
 }
 
 TEST(server_answers_over_tls) {

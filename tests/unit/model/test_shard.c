@@ -325,6 +325,53 @@ TEST(cuts_cover_everything_once) {
         }
 }
 
+/* What a rank's own spec has of four layers, and what cannot be divided so. */
+TEST(ranks_have_their_own_layers_heads_and_width) {
+    static const struct {
+        struct shard s;
+        uint32_t vocab, layers, first, heads, width; /* layers 0: it cannot be */
+        const char *why;
+    } ROWS[] = {
+        {{.tp = 1, .pp = 1}, 2, 4, 0, 4, 128, NULL},
+        {{.tp = 1, .pp = 2}, 2, 2, 0, 4, 128, NULL},
+        {{.tp = 1, .pp = 2, .stage = 1}, 2, 2, 2, 4, 128, NULL},
+        {{.tp = 1, .pp = 2, .stage = 1, .stage_layers = {3, 1}}, 2, 1, 3, 4, 128, NULL},
+        {{.tp = 1, .pp = 2, .stage_layers = {3, 2}}, 2, 0, 0, 0, 0, "the stages have 5 layers"},
+        {{.tp = 1, .pp = 2, .stage_layers = {2, 1}}, 2, 0, 0, 0, 0, "the stages have 3 layers"},
+        {{.tp = 1, .pp = 4, .stage = 3}, 2, 1, 3, 4, 128, NULL},
+        {{.tp = 1, .pp = 5}, 2, 0, 0, 0, 0, "5 stages are too many for 4 layers"},
+        {{.tp = 1, .pp = 2, .stage = 1, .stage_layers = {4, 0}}, 2, 0, 0, 0, 0, "too many"},
+        {{.tp = 2, .rank = 1, .pp = 1}, 2, 4, 0, 2, 64, NULL},
+        {{.tp = 2, .pp = 1}, 1, 0, 0, 0, 0, "more ranks than tokens"},
+        {{.tp = 4, .rank = 3, .pp = 1}, 4, 4, 0, 1, 32, NULL},
+        {{.tp = 5, .pp = 1}, 5, 0, 0, 0, 0, "5 ranks are too many for 4 heads of 4 groups"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        struct layer_spec layers[4], *all = NULL;
+        struct error err = {0};
+        for (uint32_t k = 0; k < ARRAY_LEN(layers); k++)
+            layers[k] = (struct layer_spec){
+                .mixer = MIXER_ATTENTION,
+                .attention = {.heads = 4, .kv_heads = 4, .head_dim = 64, .window = k},
+                .ffn = {.kind = FFN_GATED, .width = 128}};
+        struct model_spec spec = {.vocab = ROWS[i].vocab, .layer_count = 4, .layers = layers};
+        int rc = shard_spec(&ROWS[i].s, &spec, &all, &err);
+        EXPECT_EQ(rc != 0, ROWS[i].layers == 0);
+        if (rc) {
+            EXPECT(!all && spec.layers == layers && strstr(err.text, ROWS[i].why));
+            continue;
+        }
+        EXPECT(all == layers && spec.layer_count == ROWS[i].layers);
+        EXPECT_EQ(spec.layers[0].attention.window, ROWS[i].first);
+        EXPECT_EQ(spec.layers[0].attention.heads, ROWS[i].heads);
+        EXPECT_EQ(spec.layers[0].attention.kv_heads, ROWS[i].heads);
+        EXPECT_EQ(spec.layers[0].ffn.width, ROWS[i].width);
+        EXPECT_EQ(spec.layers[0].mixer_partial, ROWS[i].s.tp > 1);
+        EXPECT_EQ(spec.layers[0].ffn_partial, ROWS[i].s.tp > 1);
+        mem_free(spec.layers);
+    }
+}
+
 /* Blocks of 32 or 256 values are not cut; where they would be, every rank computes the whole. */
 TEST(what_blocks_do_not_let_divide_is_computed_whole) {
     struct layer_spec layer = {.mixer = MIXER_ATTENTION,

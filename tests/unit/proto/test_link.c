@@ -462,14 +462,18 @@ TEST(link_ignores_raw_bytes_on_tcp) {
 /* ---- Endpoints ---- */
 
 TEST(link_checks_endpoints) {
-    static const char *const GOOD[] = {"ipc:///run/trireme/s", "tcp://127.0.0.1:5555",
-                                       "tcp://host:*", "tcp://[::1]:1"};
+    static const char *const GOOD[] = {"ipc:///run/trireme/s",
+                                       "tcp://127.0.0.1:5555",
+                                       "tcp://host:*",
+                                       "tcp://[::1]:1",
+                                       "tcp://h:0",
+                                       "tcp://h:65535"};
     static const char *const BAD[] = {"",
                                       "ipc://relative",
                                       "ipc://",
                                       "tcp://127.0.0.1",
                                       "tcp://:5",
-                                      "tcp://h:99999",
+                                      "tcp://h:65536",
                                       "tcp://h:",
                                       "tcp://h:-1",
                                       "udp://127.0.0.1:5",

@@ -249,7 +249,8 @@ static int run_limited(const char *source, const struct template_limits *limits,
 
 TEST(rendering_is_bounded) {
     static const char *const ENDLESS[] = {
-        "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
+        /* without fuel it would end all the same, so that this can fail */
+        "{% for i in range(3000) %}{% for j in range(3000) %}{% endfor %}{% endfor %}",
         "{% set ns = namespace(s='aaaaaaaaaaaaaaaa') %}{% for i in range(100) %}{% set ns.s = ns.s "
         "+ ns.s %}{% endfor "
         "%}",
