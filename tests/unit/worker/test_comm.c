@@ -8,6 +8,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -20,6 +21,7 @@
 #include "worker/comm.h"
 
 enum { TP_MAX = 4, PP_MAX = 3, CHANNEL = 1 << 16, RECORDS_MAX = 40 };
+static atomic_int arrived; /* members on their way to the others */
 
 struct crew;
 struct member {
@@ -35,7 +37,8 @@ struct crew {
     struct comm_meeting at;
     int (*work)(struct member *m);
     _Atomic bool stop;
-    struct member members[TP_MAX * PP_MAX];
+    int64_t late_ms; /* of the last one */
+    struct member members[COMM_RANKS_MAX];
 };
 
 static bool crew_stopped(void *ctx) {
@@ -59,6 +62,9 @@ static void *member_main(void *arg) {
     struct member *m = arg;
     struct error err = {0};
     struct comm_config config = config_of(m->crew, m->place);
+    if (m->place.rank + 1 == m->place.tp && m->place.stage + 1 == m->place.pp)
+        sleep_ms(m->crew->late_ms);
+    atomic_fetch_add(&arrived, 1);
     m->rc = comm_form(&m->comm, &config, &err);
     if (!m->rc)
         m->rc = m->crew->work(m);
@@ -179,6 +185,20 @@ static int sum_half_work(struct member *m) {
             return -101;
     }
     return 0;
+}
+
+/* Nobody has met the others before all are there. */
+static int meet_work(struct member *m) {
+    return atomic_load(&arrived) == (int)(m->place.tp * m->place.pp) ? 0 : -100;
+}
+
+TEST(as_many_ranks_meet_as_there_may_be) {
+    static struct crew crew = {.late_ms = 20};
+    const struct comm_meeting at = {.id = {1, 2}};
+    arrived = 0;
+    EXPECT_EQ(crew_run_at(&crew, at, 8, COMM_RANKS_MAX / 8, meet_work), 0);
+    arrived = 0;
+    EXPECT_EQ(crew_run_at(&crew, at, 1, COMM_RANKS_MAX - 1, meet_work), 0);
 }
 
 TEST(half_sums_are_rounded_once) {
