@@ -3,6 +3,35 @@
  */
 #include "server_bench.h"
 
+#include <errno.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+
+/* In place of libc's: the kernel has no room for what the server sends next, when a test wants so. */
+static _Atomic bool has_no_room;
+ssize_t send(int fd, const void *bytes, size_t len, int flags) {
+    bool expected = true;
+    if ((flags & MSG_DONTWAIT) && atomic_compare_exchange_strong(&has_no_room, &expected, false)) {
+        errno = EAGAIN;
+        return -1;
+    }
+    return syscall(SYS_sendto, fd, bytes, len, flags, NULL, 0);
+}
+
+TEST(server_sends_later_what_the_kernel_has_no_room_for) {
+    BENCH();
+    int fd = wire_connect(b.port, 0);
+    EXPECT(wire_send(fd, "POST /echo HTTP/1.1\r\n" H "Content-Length: 5\r\n\r\nhello"));
+    has_no_room = true;
+    for (int i = 0; i < 2; i++) {
+        EXPECT_EQ(wire_take_response(fd, &in, &out), 200);
+        EXPECT_STR(buf_text(&out), "hello");
+        EXPECT(wire_send(fd, "POST /echo HTTP/1.1\r\n" H "Content-Length: 5\r\n\r\nhello"));
+    }
+    EXPECT(!has_no_room);
+    close(fd);
+}
+
 TEST(server_keeps_alive) {
     BENCH();
     int fd = wire_connect(b.port, 0);

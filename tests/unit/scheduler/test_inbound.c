@@ -192,6 +192,44 @@ TEST(inbound_what_a_gateway_asks_is_answered) {
     stage_close(&t);
 }
 
+/* What does not decode is refused by the request's number and attempt, so that nobody waits for it. */
+TEST(inbound_what_is_malformed_is_refused_by_its_number) {
+    static const uint32_t CHOICES[2] = {3, 3};
+    static const struct wire_choice TWICE[2] = {{.choice = 3}, {.choice = 3}};
+    const struct u128 peer = {7, 7}, request = {9, 9};
+    const struct wire_attach attach = {
+        .request = request, .attempt = 4, .choices = {CHOICES, 2}, .indexes = {CHOICES, 2}};
+    const struct wire_submit submit = {
+        .request = request,
+        .attempt = 5,
+        .kind = WIRE_GENERATE,
+        .prompt = {CHOICES, 2},
+        .sampling = {.top_p = 1, .repetition_penalty = 1, .logprobs = -1},
+        .max_tokens = 1,
+        .choices = TWICE,
+        .choice_count = 2};
+    struct stage t;
+    EXPECT(stage_open(&t));
+    for (uint32_t i = 0; i < 2; i++) {
+        struct arena arena;
+        struct wire_reject reject;
+        struct buf out = {0};
+        if (i)
+            message_pack_submit(&submit, &out);
+        else
+            message_pack_attach(&attach, &out);
+        calls->frame(&t.process, peer, WIRE_ROLE_GATEWAY, i ? WIRE_SUBMIT : WIRE_ATTACH,
+                     buf_bytes(&out));
+        arena_init(&arena, 0, 0);
+        EXPECT_EQ(message_unpack_reject(buf_bytes(&t.process.out), &arena, &reject, NULL), 0);
+        EXPECT(reject.code == WIRE_REJECT_INVALID && u128_equal(reject.request, request));
+        EXPECT_EQ(reject.attempt, 4 + i);
+        arena_release(&arena);
+        buf_release(&out);
+    }
+    stage_close(&t);
+}
+
 static void say_want(struct process *p, const char *model, enum wire_wish wish) {
     const struct wire_want want = {.model = bytes_str(model), .wish = wish};
     struct buf out = {0};
