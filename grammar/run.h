@@ -1,6 +1,6 @@
 /*
  * run.h - the tables that matchers of one grammar share: frames, sets of threads, and what follows
- * a set on a byte. For run.c, matcher.c and mask.c.
+ * a set on a byte. For run*.c, matcher.c and mask.c.
  */
 #ifndef GRAMMAR_RUN_H
 #define GRAMMAR_RUN_H
@@ -73,6 +73,29 @@ struct matcher {
     bool ended, failed;
 };
 
+/* ---- numbers (run_tables.c) ---- */
+
+uint32_t run_frame(struct grammar_run *run, struct frame frame);
+/* Of a set of properties. */
+uint32_t run_bits(struct grammar_run *run, const uint64_t *words, uint32_t count);
+/* The properties of an object's frame; they move when a set is added. */
+static inline const uint64_t *run_frame_bits(const struct grammar_run *run, const struct frame *f) {
+    return run->bits.items + run->bit_sets.items[f->bits].first;
+}
+/* The set of exactly these threads, which are sorted. */
+uint32_t run_set_of_readers(struct grammar_run *run, struct thread *threads, size_t count,
+                            bool may_end);
+
+/* ---- objects (run_object.c); f: the frame of one ---- */
+
+/* A label that may come is reached from this state of its keys. */
+bool run_object_may_reach(struct grammar_run *run, const struct frame *f, uint32_t state);
+bool run_object_may_end(struct grammar_run *run, const struct frame *f);
+/* The frame with one more member of this label, or FA_NONE: it may not come. */
+uint32_t run_object_with(struct grammar_run *run, struct frame f, uint32_t label);
+
+/* ---- steps (run.c) ---- */
+
 /* The set behind a byte; SET_DEAD when it may not come. */
 uint32_t run_find_next(struct grammar_run *run, uint32_t set, uint8_t byte);
 /* The row of this number. */
@@ -91,8 +114,7 @@ static inline uint32_t run_next(struct grammar_run *run, uint32_t set, uint8_t b
 }
 /* The set of these threads and all that they reach without a byte. */
 uint32_t run_set_of(struct grammar_run *run, const struct thread *threads, size_t count);
-/* The set of exactly these threads. */
-uint32_t run_set_of_readers(struct grammar_run *run, struct thread *threads, size_t count,
-                            bool may_end);
+/* Makes the tables anew; what the run's matchers stand on is carried over. */
+void run_start_anew(struct grammar_run *run);
 
 #endif
