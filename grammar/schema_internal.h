@@ -178,6 +178,19 @@ uint32_t schema_dynamic_target(struct schema *s, uint32_t ref);
 /* TYPE_* bits of what a "type" keyword says (node: a name, or a list of them). */
 uint32_t schema_types(struct schema *s, uint32_t node);
 
+/* A list of values to which those of the conjunction belong. */
+struct listed {
+    bool known;
+    bool alone; /* "const": no other value behind the first */
+    uint32_t first, count;
+};
+/* The shortest list of a member; deep: or of what some of them refer to, or all of which holds. */
+struct listed schema_find_listed(struct schema *s, const conjunction *c, bool deep);
+/* Two branches of a oneOf are tried side by side: there it does not hold whole. */
+bool schema_is_pair(const conjunction *c);
+/* Members hold whole before a listed value, whatever of them was worked off (but for pairs, of which all
+ * was). */
+uint32_t schema_listed_leaf(struct schema *s, const conjunction *c, struct listed list);
 /* The values that alone satisfy the members, where these list them; false: they do not. */
 MUST_CHECK bool schema_listed(struct schema *s, const conjunction *c, uint32_t *out, size_t most,
                               size_t *count);
