@@ -193,6 +193,7 @@ static bool stands_alone(struct schema *s, uint32_t node) {
  * nothing, or an error. */
 static bool gather(struct schema *s, conjunction *c) {
     for (size_t i = 0; i < c->count && !s->b->failed; i++) {
+        c->items[i].node = schema_without_unevaluated(s, c->items[i].node);
         struct member m = c->items[i];
         enum tree_kind kind = tree_kind(&s->t, m.node);
         if (kind == TREE_FALSE)
@@ -438,56 +439,6 @@ static uint32_t leaf(struct schema *s, const conjunction *c) {
     return expr_alt(s->b, terms, count);
 }
 
-/* ---- unevaluatedProperties, unevaluatedItems ---- */
-
-/* The keyword where it asks for something. */
-static uint32_t unevaluated_of(struct schema *s, uint32_t node) {
-    static const char *const NAMES[] = {"unevaluatedProperties", "unevaluatedItems"};
-    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) {
-        uint32_t k = tree_get(&s->t, node, NAMES[i]);
-        if (k && tree_kind(&s->t, k) != TREE_TRUE)
-            return k;
-    }
-    return 0;
-}
-
-/* Nothing but a reference: it evaluates what its target does. */
-static bool refers_only(struct schema *s, uint32_t node) {
-    static const char *const ASKS[] = {"allOf",       "anyOf",
-                                       "oneOf",       "not",
-                                       "if",          "properties",
-                                       "items",       "patternProperties",
-                                       "contains",    "dependencies",
-                                       "prefixItems", "dependentSchemas",
-                                       "$dynamicRef", "additionalProperties"};
-    for (size_t i = 0; i < ARRAY_LEN(ASKS); i++)
-        if (tree_get(&s->t, node, ASKS[i]))
-            return false;
-    return true;
-}
-
-/* Finds the member that says what becomes of the unevaluated; it sees what applies by it, so all
- * others must. alone: the conjunction began as one schema. False: that cannot be told. */
-static bool find_unevaluated(struct schema *s, const conjunction *c, bool alone) {
-    uint32_t found = 0;
-    for (size_t i = 0; i < c->count; i++) {
-        uint32_t node = c->items[i].node;
-        if (!unevaluated_of(s, node))
-            continue;
-        bool sees = node == s->unevaluated || alone;
-        for (size_t k = 0; k < i && alone && sees && node != s->unevaluated; k++)
-            sees = refers_only(s, c->items[k].node);
-        if (!sees || found) {
-            schema_fail(s, ERR_UNSUPPORTED,
-                        "keyword \"unevaluated...\" beside or below schemas that it does not see");
-            return false;
-        }
-        found = node;
-    }
-    s->unevaluated = found;
-    return true;
-}
-
 static uint32_t expand_gathered(struct schema *s, conjunction *c) {
     for (size_t i = 0; i < c->count; i++) {
         uint32_t list = keyword_of(s, &c->items[i], DONE_ANY, "anyOf");
@@ -520,8 +471,8 @@ static uint32_t expand(struct schema *s, conjunction *c) {
     struct listed list = schema_is_pair(c) ? (struct listed){0} : schema_find_listed(s, c, true);
     if (list.known)
         return schema_listed_leaf(s, c, list);
-    uint32_t e =
-        gather(s, c) && find_unevaluated(s, c, alone) ? expand_gathered(s, c) : expr_never(s->b);
+    uint32_t e = gather(s, c) && schema_find_unevaluated(s, c, alone) ? expand_gathered(s, c)
+                                                                      : expr_never(s->b);
     s->unevaluated = outer;
     return e;
 }
@@ -620,6 +571,7 @@ static uint32_t node_to_rule(struct builder *b, struct tree *t, uint32_t node, b
     vec_release(&s.memos);
     vec_release(&s.memo_members);
     vec_release(&s.negations);
+    vec_release(&s.plain_nodes);
     schema_refs_release(&s);
     schema_values_release(&s);
     if (!b->failed)

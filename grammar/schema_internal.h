@@ -136,9 +136,10 @@ struct schema {
     bool annotates; /* "format" and "content..." say nothing about the value */
     VEC(struct schema_resource) resources;
     VEC(struct schema_anchor) anchors;
-    VEC(uint32_t) bases;     /* by node of the document: 1 + its resource; 0: not known */
-    VEC(uint32_t) negations; /* by node: what schema_negate made of it; FA_NONE: not yet */
-    uint32_t stuck;          /* the first keyword that schema_negate could not turn around, or 0 */
+    VEC(uint32_t) bases;       /* by node of the document: 1 + its resource; 0: not known */
+    VEC(uint32_t) negations;   /* by node: what schema_negate made of it; FA_NONE: not yet */
+    VEC(uint32_t) plain_nodes; /* by node: what schema_without_unevaluated made of it, or 0 */
+    uint32_t stuck; /* the first keyword that schema_negate could not turn around, or 0 */
     VEC(struct schema_memo) memos;
     VEC(struct member) memo_members;
     uint32_t buckets[1024]; /* 1 + a memo, by the first member */
@@ -194,6 +195,12 @@ uint32_t schema_listed_leaf(struct schema *s, const conjunction *c, struct liste
 /* The values that alone satisfy the members, where these list them; false: they do not. */
 MUST_CHECK bool schema_listed(struct schema *s, const conjunction *c, uint32_t *out, size_t most,
                               size_t *count);
+/* Finds the member that says what becomes of the unevaluated; it sees what applies by it, so all
+ * others must. alone: the conjunction began as one schema. False: that cannot be told. */
+MUST_CHECK bool schema_find_unevaluated(struct schema *s, const conjunction *c, bool alone);
+/* The same schema without unevaluated..., where nothing else applies in its place; else the schema
+ * itself. */
+uint32_t schema_without_unevaluated(struct schema *s, uint32_t node);
 /* Leaves: the expression of values of one type that satisfy the members' keywords. Of numbers;
  * types: TYPE_INTEGER, TYPE_FRACTION or both. */
 uint32_t leaf_number(struct schema *s, const conjunction *c, uint32_t types);

@@ -401,6 +401,7 @@ static bool negate_keyword(struct schema *s, uint32_t node, uint32_t k, uint32_t
 
 static uint32_t negate(struct schema *s, uint32_t node, uint32_t depth) {
     struct tree *t = &s->t;
+    node = schema_without_unevaluated(s, node);
     enum tree_kind kind = tree_kind(t, node);
     if (kind == TREE_TRUE || kind == TREE_FALSE)
         return tree_new(t, kind == TREE_TRUE ? TREE_FALSE : TREE_TRUE);

@@ -93,7 +93,8 @@ TEST(what_cannot_be_held_is_refused_by_name) {
          "{\"maxProperties\":3,\"not\":{\"additionalProperties\":{\"type\":\"null\"}}}",
          "maxProperties"},
         {GRAMMAR_JSON_SCHEMA,
-         "{\"allOf\":[{\"properties\":{\"a\":true}},{\"unevaluatedProperties\":false}]}",
+         "{\"allOf\":[{\"properties\":{\"a\":true}},{\"allOf\":[{\"properties\":{\"b\":true}}],"
+         "\"unevaluatedProperties\":false}]}",
          "unevaluated"},
         {GRAMMAR_JSON_SCHEMA, "{\"contains\":{\"uniqueItems\":true},\"maxContains\":1}",
          "maxContains"},
