@@ -9,10 +9,11 @@
 #include "grammar/structure.h"
 #include "text/tokenizer/tokenizer.h"
 
-enum { WAIT_FOR_ROOM_MS = 100 };
+enum { WAIT_FOR_ROOM_MS = 100, BUCKETS = 4096 };
 
 struct grammar_entry {
-    struct grammar_entry *next; /* of the same store, most recently used first */
+    struct grammar_entry *next, *prev; /* of the same store, most recently used first */
+    struct grammar_entry *same_bucket;
     struct u128 hash;
     struct program program;
     struct grammar_run *run; /* NULL: it is the tokens */
@@ -44,7 +45,8 @@ struct grammar_store {
     pthread_cond_t changed;
     int fd;
     /* under the lock */
-    struct grammar_entry *entries;
+    struct grammar_entry *first, *last;
+    struct grammar_entry *buckets[BUCKETS]; /* by hash: a flood of constraints makes thousands */
     struct compile_job *jobs, **last_job;
     struct compile_answer *answers, **last_answer;
     struct grammar_store_counts counts;
@@ -177,16 +179,32 @@ static void entry_free(struct grammar_entry *entry) {
 
 /* ---- what is there; with the lock held ---- */
 
+/* Where the entry hangs in its bucket, or would. */
 static struct grammar_entry **find(struct grammar_store *s, struct u128 hash) {
-    struct grammar_entry **at = &s->entries;
+    struct grammar_entry **at = &s->buckets[hash.lo % BUCKETS];
     while (*at && !u128_equal((*at)->hash, hash))
-        at = &(*at)->next;
+        at = &(*at)->same_bucket;
     return at;
 }
 
 static void push_front(struct grammar_store *s, struct grammar_entry *entry) {
-    entry->next = s->entries;
-    s->entries = entry;
+    entry->prev = NULL;
+    entry->next = s->first;
+    if (s->first)
+        s->first->prev = entry;
+    else
+        s->last = entry;
+    s->first = entry;
+}
+
+static void take_out(struct grammar_store *s, struct grammar_entry *entry) {
+    *(entry->prev ? &entry->prev->next : &s->first) = entry->next;
+    *(entry->next ? &entry->next->prev : &s->last) = entry->prev;
+}
+
+static void move_to_front(struct grammar_store *s, struct grammar_entry *entry) {
+    take_out(s, entry);
+    push_front(s, entry);
 }
 
 /* Takes out what must go for the budget; returns it, to be freed without the lock. */
@@ -194,14 +212,13 @@ static struct grammar_entry *take_surplus(struct grammar_store *s) {
     struct grammar_entry *gone = NULL;
     int64_t now = clock_ms();
     while (s->counts.bytes > s->bytes_max) {
-        struct grammar_entry **oldest = NULL;
-        for (struct grammar_entry **at = &s->entries; *at; at = &(*at)->next)
-            if (!(*at)->users && (*at)->hold_until_ms < now)
-                oldest = at;
-        if (!oldest)
+        struct grammar_entry *entry = s->last;
+        while (entry && (entry->users || entry->hold_until_ms >= now))
+            entry = entry->prev;
+        if (!entry)
             break;
-        struct grammar_entry *entry = *oldest;
-        *oldest = entry->next;
+        take_out(s, entry);
+        *find(s, entry->hash) = entry->same_bucket;
         s->counts.bytes -= entry->bytes;
         s->counts.entries--;
         s->counts.evicted++;
@@ -233,12 +250,11 @@ static void push_answer(struct grammar_store *s, struct u128 hash, const struct 
 
 /* True: it is there, and has been answered. */
 static bool answer_known(struct grammar_store *s, struct u128 hash) {
-    struct grammar_entry **at = find(s, hash), *entry = *at;
+    struct grammar_entry *entry = *find(s, hash);
     if (!entry)
         return false;
     entry->hold_until_ms = clock_ms() + GRAMMAR_HOLD_MS;
-    *at = entry->next;
-    push_front(s, entry);
+    move_to_front(s, entry);
     push_answer(s, hash, NULL);
     return true;
 }
@@ -296,6 +312,7 @@ static void *store_main(void *arg) {
             s->counts.failed += entry == NULL;
             if (entry) {
                 push_front(s, entry);
+                *find(s, entry->hash) = entry;
                 s->counts.bytes += entry->bytes;
                 s->counts.entries++;
                 entry->hold_until_ms = clock_ms() + GRAMMAR_HOLD_MS;
@@ -341,9 +358,9 @@ void grammar_store_free(struct grammar_store **store) {
     pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->lock);
     pthread_join(s->thread, NULL);
-    for (struct grammar_entry *entry = s->entries; entry; entry = entry->next)
+    for (struct grammar_entry *entry = s->first; entry; entry = entry->next)
         CHECK(!entry->users);
-    free_all(s->entries);
+    free_all(s->first);
     for (struct compile_job *job = s->jobs, *next; job; job = next) {
         next = job->next;
         job_free(job);
@@ -404,11 +421,10 @@ bool grammar_store_answer(struct grammar_store *s, struct u128 *hash, struct err
 
 struct grammar_entry *grammar_store_take(struct grammar_store *s, struct u128 hash) {
     pthread_mutex_lock(&s->lock);
-    struct grammar_entry **at = find(s, hash), *entry = *at;
+    struct grammar_entry *entry = *find(s, hash);
     if (entry) {
         entry->users++;
-        *at = entry->next;
-        push_front(s, entry);
+        move_to_front(s, entry);
     }
     pthread_mutex_unlock(&s->lock);
     return entry;
