@@ -166,6 +166,17 @@ uint32_t expr_object(struct builder *b, struct object_rules *rules) {
     return add(b, (struct expr){EXPR_OBJECT, (uint32_t)b->objects.count - 1, 0, 0});
 }
 
+uint32_t expr_unique(struct builder *b, uint32_t term, bool endless) {
+    return b->exprs.items[term].kind == EXPR_NEVER
+               ? expr_never(b)
+               : add(b, (struct expr){EXPR_UNIQUE, term, endless, 0});
+}
+
+uint32_t expr_item(struct builder *b, uint32_t term) {
+    return b->exprs.items[term].kind == EXPR_NEVER ? expr_never(b)
+                                                   : add(b, (struct expr){EXPR_ITEM, term, 0, 0});
+}
+
 uint32_t builder_rule(struct builder *b) {
     if (b->failed || b->rules.count + b->exprs.count >= b->limits.exprs)
         return builder_fail(b, ERR_LIMIT, "the grammar is too large");

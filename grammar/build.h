@@ -33,6 +33,8 @@ enum expr_kind {
     EXPR_QUOTED, /* dfas[a] over code points, as the inside of a JSON string */
     EXPR_STRING, /* a JSON string of a to b characters, quotes included (b REPEAT_NO_END: any) */
     EXPR_OBJECT, /* objects[a], braces included */
+    EXPR_UNIQUE, /* a, of which all EXPR_ITEM differ as JSON; b: 1 where these cannot run out */
+    EXPR_ITEM,   /* a, as an item of the innermost EXPR_UNIQUE */
 };
 
 struct expr {
@@ -123,6 +125,12 @@ uint32_t expr_dfa(struct builder *b, struct dfa *dfa, enum expr_kind kind); /* t
 /* A JSON string with its quotes, of min to max characters as JSON Schema counts them. */
 uint32_t expr_string(struct builder *b, uint32_t min, uint32_t max);
 uint32_t expr_object(struct builder *b, struct object_rules *rules); /* takes what *rules owns */
+/* The term, in which all items that expr_item made (the innermost such term's) are JSON texts that
+ * differ in value. endless: of these there is always one more. */
+uint32_t expr_unique(struct builder *b, uint32_t term, bool endless);
+uint32_t expr_item(struct builder *b, uint32_t term);
+/* Whether a term has more texts than anybody writes. A rule without an expression is taken to. */
+bool expr_is_endless(const struct builder *b, uint32_t term);
 /* White space of JSON where it may stand: any run of it with loose_space (with `plain` one at
  * most), else nothing. */
 uint32_t expr_space(struct builder *b);

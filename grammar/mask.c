@@ -9,6 +9,7 @@
  * nothing else at once (free_text.h).
  */
 #include "grammar/free_text.h"
+#include "grammar/unique.h"
 
 static void allow(uint32_t *bits, uint32_t id) {
     bits[id / 32] |= 1u << id % 32;
@@ -323,38 +324,55 @@ static size_t make_mask(struct grammar_run *run, uint32_t set, uint32_t *bits) {
     return looked;
 }
 
-void matcher_mask(struct matcher *m, uint32_t *bits) {
+/* The mask behind a set; false: the run has failed. */
+static bool mask_of(struct grammar_run *run, uint32_t set, uint32_t *bits) {
     /* Masks of long walks are kept at once, others, as within one string, when they are asked for
      * again. */
     enum { WORTH_KEEPING = 2000, MASKS_MAX = 256, CHEAP_MASKS_MAX = 128 };
-    struct grammar_run *run = m->run;
-    const struct vocab *v = run->vocab;
-    CHECK(v);
-    size_t size = v->word_count * sizeof *bits;
-    if (m->ended || m->failed) {
-        memset(bits, 0, size);
-        return;
-    }
-    uint32_t row = run->sets.items[m->set].mask;
+    size_t size = run->vocab->word_count * sizeof *bits;
+    uint32_t row = run->sets.items[set].mask;
     if (row) {
         memcpy(bits, run->masks.items[row - 1], size);
-        return;
+        return true;
     }
-    size_t looked = make_mask(run, m->set, bits);
+    size_t looked = make_mask(run, set, bits);
     if (run->failed) {
         run->failed = false;
-        m->failed = true;
-        memset(bits, 0, size);
-        return;
+        return false;
     }
-    struct thread_set *asked = &run->sets.items[m->set];
+    struct thread_set *asked = &run->sets.items[set];
     size_t kept = run->masks.count;
     bool dear = looked >= WORTH_KEEPING, again = asked->asked;
     asked->asked = true;
     if (kept >= (dear ? MASKS_MAX : CHEAP_MASKS_MAX) || !(dear || again))
-        return;
+        return true;
     uint32_t *copy = mem_alloc(MAX(size, sizeof *copy));
     memcpy(copy, bits, size);
     vec_push(&run->masks, copy);
     asked->mask = (uint32_t)kept + 1;
+    return true;
+}
+
+/* The same of an exact run. */
+static bool exact_mask_of(struct grammar_run *exact, uint32_t set, uint32_t *bits) {
+    if (run_tables_size(exact->loose) > exact->loose->anew_at)
+        run_start_anew(exact->loose);
+    uint32_t loose = run_carry_set(exact->loose, exact, set);
+    if (!mask_of(exact->loose, loose, bits))
+        return false;
+    unique_refuse(exact, set, loose, bits);
+    bool ok = !exact->failed && !exact->loose->failed;
+    exact->failed = exact->loose->failed = false;
+    return ok;
+}
+
+void matcher_mask(struct matcher *m, uint32_t *bits) {
+    struct grammar_run *run = m->run;
+    CHECK(run->vocab);
+    size_t size = run->vocab->word_count * sizeof *bits;
+    bool ends = m->ended || m->failed;
+    if (!ends)
+        m->failed = !(run->loose ? exact_mask_of(run, m->set, bits) : mask_of(run, m->set, bits));
+    if (ends || m->failed)
+        memset(bits, 0, size);
 }

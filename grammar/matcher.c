@@ -1,12 +1,13 @@
 /*
  * matcher.c - matchers, and the look ahead before a program is used.
  */
-#include "grammar/run.h"
+#include "grammar/unique.h"
 
 /* ---- matchers ---- */
 
 struct matcher *matcher_new(struct grammar_run *run) {
     struct matcher *m = mem_alloc(sizeof *m);
+    run = run->exact ? run->exact : run;
     m->run = run;
     m->next = run->matchers;
     if (m->next)
@@ -39,11 +40,13 @@ bool matcher_bytes(struct matcher *m, struct bytes text) {
     struct grammar_run *run = m->run;
     if (m->ended || m->failed)
         return false;
-    if (grammar_run_size(run) > RUN_BYTES)
+    if (run_tables_size(run) > run->anew_at)
         run_start_anew(run);
     uint32_t set = m->set;
     for (size_t i = 0; i < text.len && set != SET_DEAD; i++)
         set = run_next(run, set, text.data[i]);
+    if (set != SET_DEAD && run->sets.items[set].unique && !unique_lives(run, set))
+        set = SET_DEAD;
     if (run->failed) {
         /* The tables serve the others on; this matcher's text was what filled them. */
         run->failed = false;

@@ -22,8 +22,9 @@
 #include "grammar/vocab.h"
 
 enum {
-    MATCH_THREADS_MAX = 512,   /* of one position; more: the grammar is too ambiguous */
-    RUN_BYTES = 16 << 20,      /* of the tables, past which they are made anew */
+    MATCH_THREADS_MAX = 512, /* of one position; more: the grammar is too ambiguous */
+    RUN_BYTES = 16 << 20,    /* of the tables, past which they are made anew */
+    EXACT_BYTES = 2 << 20,   /* the same of what is kept of unique items, most of it for one mask */
     RUN_BYTES_MAX = 128 << 20, /* past which a matcher fails */
 };
 

@@ -128,6 +128,20 @@ static int add_expr(struct compiler *c, struct nfa *n, uint32_t e, uint32_t from
         if (c->productive[x.a])
             rc = add_rule_call(c, n, x.a, from, to);
         break;
+    case EXPR_UNIQUE: {
+        uint32_t first = nfa_state(n), last = nfa_state(n);
+        c->p->has_unique = true;
+        action_edge(c, n, from, (struct symbol){ACT_UNIQUE_BEGIN, x.b, 0}, first);
+        action_edge(c, n, last, (struct symbol){ACT_UNIQUE_END, 0, 0}, to);
+        rc = add_expr(c, n, x.a, first, last);
+        break;
+    }
+    case EXPR_ITEM: {
+        uint32_t last = nfa_state(n);
+        action_edge(c, n, last, (struct symbol){ACT_UNIQUE_NEXT, 0, 0}, to);
+        rc = add_expr(c, n, x.a, from, last);
+        break;
+    }
     case EXPR_DFA:
     case EXPR_QUOTED:
         nfa_add_dfa(n, &b->dfas.items[x.a], x.kind == EXPR_QUOTED ? nfa_add_quoted : nfa_add_utf8,

@@ -25,6 +25,9 @@ enum action_kind {
     ACT_OBJECT_KEY,   /* the key was of label b: passes when it may come, and notes it */
     ACT_OBJECT_SOME,  /* notes the set a of kinds of members that are needed */
     ACT_OBJECT_END,   /* drops the object when it may end */
+    ACT_UNIQUE_BEGIN, /* pushes an array whose items differ; a: 1 where they cannot run out */
+    ACT_UNIQUE_NEXT,  /* passes when the item that ends here equals none that was there */
+    ACT_UNIQUE_END,   /* drops the array */
 };
 
 struct action {
@@ -69,7 +72,8 @@ struct program {
     VEC(struct action) actions;
     VEC(struct object_program) objects;
     VEC(uint64_t) words;
-    uint32_t start; /* state */
+    uint32_t start;  /* state */
+    bool has_unique; /* there is an ACT_UNIQUE_BEGIN */
 };
 
 /* Compiles rule `root` of b. ERR_INVALID: a rule calls itself before it reads anything (left

@@ -11,6 +11,8 @@ bool compiler_nullable(const struct compiler *c, uint32_t e) {
     case EXPR_EMPTY: return true;
     case EXPR_RULE: return c->nullable[x.a];
     case EXPR_REPEAT: return x.b == 0 || compiler_nullable(c, x.a);
+    case EXPR_UNIQUE:
+    case EXPR_ITEM: return compiler_nullable(c, x.a);
     case EXPR_DFA:
     case EXPR_QUOTED: return b->dfas.items[x.a].states.items[0].label != FA_NONE;
     case EXPR_CONCAT:
@@ -35,6 +37,8 @@ bool compiler_productive(const struct compiler *c, uint32_t e) {
     case EXPR_NEVER: return false;
     case EXPR_RULE: return c->productive[x.a];
     case EXPR_REPEAT: return x.b == 0 || compiler_productive(c, x.a);
+    case EXPR_UNIQUE:
+    case EXPR_ITEM: return compiler_productive(c, x.a);
     case EXPR_OBJECT: {
         const struct object_rules *o = &b->objects.items[x.a];
         for (uint32_t i = 0; o->required && i < o->property_count; i++)
@@ -65,7 +69,7 @@ static void add_uses(const struct compiler *c, uint32_t e, struct nfa *uses, uin
     const struct expr x = b->exprs.items[e];
     if (x.kind == EXPR_RULE)
         nfa_free_edge(uses, x.a, rule);
-    else if (x.kind == EXPR_REPEAT)
+    else if (x.kind == EXPR_REPEAT || x.kind == EXPR_UNIQUE || x.kind == EXPR_ITEM)
         add_uses(c, x.a, uses, rule);
     else if (x.kind == EXPR_CONCAT || x.kind == EXPR_ALT)
         for (uint32_t i = 0; i < x.b; i++)
@@ -114,7 +118,9 @@ static void first_calls(const struct compiler *c, uint32_t e, struct nfa *graph,
     const struct expr x = b->exprs.items[e];
     switch ((enum expr_kind)x.kind) {
     case EXPR_RULE: nfa_free_edge(graph, rule, x.a); return;
-    case EXPR_REPEAT: first_calls(c, x.a, graph, rule); return;
+    case EXPR_REPEAT:
+    case EXPR_UNIQUE:
+    case EXPR_ITEM: first_calls(c, x.a, graph, rule); return;
     case EXPR_ALT:
         for (uint32_t i = 0; i < x.b; i++)
             first_calls(c, b->kids.items[x.a + i], graph, rule);
@@ -161,7 +167,8 @@ int compiler_refuse_left_recursion(struct compiler *c) {
                                      "(left recursion)");
 }
 
-/* Expressions below e, rules followed; FA_NONE: more than INLINE_SIZE, recursive, or with objects.
+/* Expressions below e, rules followed; FA_NONE: more than INLINE_SIZE, recursive, with objects, or with
+ * unique items.
  */
 static uint32_t expr_size(struct compiler *c, uint32_t e, uint32_t depth) {
     enum { VISITING = 0xfffffffe };
@@ -188,6 +195,8 @@ static uint32_t expr_size(struct compiler *c, uint32_t e, uint32_t depth) {
         return body == FA_NONE || body * times > INLINE_SIZE ? FA_NONE
                                                              : (uint32_t)(body * times) + 1;
     }
+    case EXPR_UNIQUE:
+    case EXPR_ITEM:
     case EXPR_OBJECT: return FA_NONE;
     case EXPR_BYTES: return x.b;
     case EXPR_DFA:
@@ -220,6 +229,8 @@ uint64_t compiler_written_size(struct compiler *c, uint32_t e, uint32_t depth) {
         sum = compiler_written_size(c, x.a, depth + 1) *
               MAX(1, x.c == REPEAT_NO_END ? MAX(x.b, 1) : x.c);
         return MIN(sum, (uint64_t)EXPAND_STATES + 1);
+    case EXPR_UNIQUE:
+    case EXPR_ITEM: return compiler_written_size(c, x.a, depth + 1) + 2;
     case EXPR_CONCAT:
     case EXPR_ALT:
         for (uint32_t i = 0; i < x.b && sum <= EXPAND_STATES; i++)

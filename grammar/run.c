@@ -1,7 +1,8 @@
 /*
  * run.c - positions of a text: sets of threads, and the steps between them.
  */
-#include "grammar/run.h"
+#include "base/hash.h"
+#include "grammar/unique.h"
 
 /* ---- threads ---- */
 
@@ -115,6 +116,21 @@ static void take_action(struct grammar_run *run, struct thread t, const struct a
         if (run_object_may_end(run, &top))
             push_thread(run, a->to, top.parent);
         break;
+    case ACT_UNIQUE_BEGIN: {
+        struct frame frame = {.kind = FRAME_UNIQUE, .parent = t.frame, .some = a->a};
+        push_thread(run, a->to, run_frame(run, frame));
+        break;
+    }
+    case ACT_UNIQUE_NEXT: {
+        uint32_t frame = run->loose ? unique_item_ended(run, t.frame) : t.frame;
+        if (frame != FA_NONE)
+            push_thread(run, a->to, frame);
+        break;
+    }
+    case ACT_UNIQUE_END:
+        CHECK(top.kind == FRAME_UNIQUE);
+        push_thread(run, a->to, top.parent);
+        break;
     }
 }
 
@@ -174,9 +190,25 @@ static uint32_t step_alike(const struct program *p, uint32_t state, uint8_t byte
     return FA_NONE;
 }
 
+/* What follows a set whose frames change with every byte; it is not kept. */
+static uint32_t find_unique_next(struct grammar_run *run, uint32_t set, uint8_t byte) {
+    const struct thread_set s = run->sets.items[set];
+    run->work.count = 0;
+    for (uint32_t i = 0; i < s.count; i++) {
+        struct thread t = run->threads.items[s.first + i];
+        uint32_t to = program_step(run->program, t.state, byte);
+        if (to != FA_NONE)
+            push_thread(run, to, unique_read(run, t.frame, byte));
+    }
+    run->failed |= run_tables_size(run) > RUN_BYTES_MAX;
+    return close_work(run);
+}
+
 uint32_t run_find_next(struct grammar_run *run, uint32_t set, uint8_t byte) {
     if (set == SET_DEAD || run->failed)
         return SET_DEAD;
+    if (run->sets.items[set].unique)
+        return find_unique_next(run, set, byte);
     if (!run->sets.items[set].next) {
         if (run->row_count % ROWS_A_BLOCK == 0) {
             uint32_t *block = mem_alloc(ROW_BLOCK_BYTES);
@@ -184,7 +216,7 @@ uint32_t run_find_next(struct grammar_run *run, uint32_t set, uint8_t byte) {
         }
         memset(run_row(run, run->row_count), 0xff, 256 * sizeof(uint32_t));
         run->sets.items[set].next = ++run->row_count;
-        if (grammar_run_size(run) > RUN_BYTES_MAX)
+        if (run_tables_size(run) > RUN_BYTES_MAX)
             run->failed = true;
     }
     const struct thread_set s = run->sets.items[set];
@@ -209,6 +241,7 @@ static void make_start(struct grammar_run *run) {
     vec_push(&run->frames, ((struct frame){.kind = FRAME_BOTTOM}));
     vec_push(&run->sets, ((struct thread_set){0}));
     run->start = run_set_of(run, &(struct thread){run->program->start, 0}, 1);
+    run->anew_at = run->loose ? EXACT_BYTES : RUN_BYTES;
 }
 
 struct grammar_run *grammar_run_new(const struct program *program, const struct vocab *vocab) {
@@ -216,6 +249,15 @@ struct grammar_run *grammar_run_new(const struct program *program, const struct 
     run->program = program;
     run->vocab = vocab;
     make_start(run);
+    if (!program->has_unique)
+        return run;
+    struct grammar_run *exact = mem_alloc(sizeof *exact);
+    exact->program = program;
+    exact->vocab = vocab;
+    exact->loose = run;
+    exact->seed = random_u128().lo;
+    make_start(exact);
+    run->exact = exact;
     return run;
 }
 
@@ -244,7 +286,10 @@ void grammar_run_free(struct grammar_run **run_p) {
     if (!run)
         return;
     CHECK(!run->matchers);
+    grammar_run_free(&run->exact);
+    unique_release(run);
     release_tables(run);
+    vec_release(&run->stack);
     vec_release(&run->work);
     vec_release(&run->made);
     vec_release(&run->scratch);
@@ -252,7 +297,7 @@ void grammar_run_free(struct grammar_run **run_p) {
     mem_free(run);
 }
 
-size_t grammar_run_size(const struct grammar_run *run) {
+size_t run_tables_size(const struct grammar_run *run) {
     return run->frames.cap * sizeof *run->frames.items + run->bits.cap * sizeof *run->bits.items +
            run->bit_sets.cap * sizeof *run->bit_sets.items +
            run->sets.cap * sizeof *run->sets.items + run->threads.cap * sizeof *run->threads.items +
@@ -261,9 +306,14 @@ size_t grammar_run_size(const struct grammar_run *run) {
            (run->frame_index.cap + run->bit_index.cap + run->set_index.cap) * sizeof(uint32_t);
 }
 
-/* The same frame in new tables; the stack is carried over from its bottom. */
+size_t grammar_run_size(const struct grammar_run *run) {
+    return run_tables_size(run) + (run->exact ? run_tables_size(run->exact) : 0);
+}
+
+/* The same frame in other tables; the stack is carried over from its bottom. */
 static uint32_t carry_frame(struct grammar_run *run, const struct grammar_run *old,
                             uint32_t frame) {
+    bool loose = old->loose && !run->loose;
     VEC(uint32_t) stack = {0};
     for (; frame; frame = old->frames.items[frame].parent)
         vec_push(&stack, frame);
@@ -272,6 +322,10 @@ static uint32_t carry_frame(struct grammar_run *run, const struct grammar_run *o
         struct frame f = old->frames.items[stack.items[--stack.count]];
         if (f.kind == FRAME_OBJECT)
             f.bits = run_bits(run, run_frame_bits(old, &f), old->bit_sets.items[f.bits].count);
+        if (f.kind == FRAME_UNIQUE || f.kind == FRAME_ITEM)
+            f.a = loose ? 0 : carry_frame(run, old, f.a);
+        if (f.kind == FRAME_UNIQUE)
+            f.n = loose ? 0 : carry_frame(run, old, f.n);
         f.parent = at;
         at = run_frame(run, f);
     }
@@ -279,8 +333,22 @@ static uint32_t carry_frame(struct grammar_run *run, const struct grammar_run *o
     return at;
 }
 
+uint32_t run_carry_set(struct grammar_run *run, const struct grammar_run *from, uint32_t set) {
+    const struct thread_set *s = &from->sets.items[set];
+    VEC(struct thread) threads = {0};
+    for (uint32_t i = 0; i < s->count; i++) {
+        struct thread t = from->threads.items[s->first + i];
+        t.frame = carry_frame(run, from, t.frame);
+        vec_push(&threads, t);
+    }
+    uint32_t carried = run_set_of_readers(run, threads.items, threads.count, s->may_end);
+    vec_release(&threads);
+    return carried;
+}
+
 void run_start_anew(struct grammar_run *run) {
     struct grammar_run old = *run;
+    unique_release(run);
     memset(&run->frames, 0, sizeof run->frames);
     memset(&run->bits, 0, sizeof run->bits);
     memset(&run->bit_sets, 0, sizeof run->bit_sets);
@@ -291,16 +359,9 @@ void run_start_anew(struct grammar_run *run) {
     memset(&run->masks, 0, sizeof run->masks);
     run->frame_index = run->bit_index = run->set_index = (struct index){0};
     make_start(run);
-    for (struct matcher *m = run->matchers; m; m = m->next) {
-        const struct thread_set *s = &old.sets.items[m->set];
-        VEC(struct thread) threads = {0};
-        for (uint32_t i = 0; i < s->count; i++) {
-            struct thread t = old.threads.items[s->first + i];
-            t.frame = carry_frame(run, &old, t.frame);
-            vec_push(&threads, t);
-        }
-        m->set = run_set_of_readers(run, threads.items, threads.count, s->may_end);
-        vec_release(&threads);
-    }
+    for (struct matcher *m = run->matchers; m; m = m->next)
+        m->set = run_carry_set(run, &old, m->set);
+    /* what is live comes along each time */
+    run->anew_at = MAX(run->anew_at, 2 * run_tables_size(run));
     release_tables(&old);
 }

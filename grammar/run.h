@@ -7,16 +7,29 @@
 
 #include "grammar/matcher.h"
 
-enum frame_kind { FRAME_BOTTOM, FRAME_RETURN, FRAME_COUNT, FRAME_OBJECT };
+enum frame_kind {
+    FRAME_BOTTOM,
+    FRAME_RETURN,
+    FRAME_COUNT,
+    FRAME_OBJECT,
+    FRAME_UNIQUE, /* an array whose items differ */
+    /* of no stack, but of what FRAME_UNIQUE has (unique.h) */
+    FRAME_TEXT, /* a byte behind another text */
+    FRAME_ITEM, /* an item behind others */
+};
 
 /* Equal frames have one number; frame 0 is the bottom of every stack. */
 struct frame {
     uint32_t kind;   /* enum frame_kind */
     uint32_t parent; /* frame */
-    uint32_t a;      /* RETURN: state; OBJECT: object */
-    uint32_t n;      /* COUNT, OBJECT: how many so far */
-    uint32_t bits;   /* OBJECT: the set of properties that were there */
-    uint32_t some;   /* OBJECT: the kinds of needed members that were there */
+    uint32_t a;      /* RETURN: state; OBJECT: object; UNIQUE: its items; TEXT: byte;
+                        ITEM: its text */
+    uint32_t n;      /* COUNT, OBJECT: how many so far; UNIQUE: text of the item so far; ITEM: hash;
+                        TEXT: whether it is in a string */
+    uint32_t bits;   /* OBJECT: the set of properties that were there; ITEM: hash */
+    uint32_t some;   /* OBJECT: the kinds of needed members that were there; ITEM: hash;
+                        UNIQUE: 1 where its items cannot run out */
+    uint32_t unique; /* 1: it is UNIQUE, or one of those below is */
 };
 
 struct thread {
@@ -32,6 +45,8 @@ struct thread_set {
     uint32_t first, count; /* in run.threads, sorted; only threads that can read a byte */
     bool may_end;
     bool asked;    /* a mask was made for it */
+    uint8_t lives; /* of an exact run: what unique_lives found; 0: it was not asked */
+    bool unique;   /* of an exact run: a thread's frame is so; nothing that follows is kept */
     uint32_t next; /* 1 + the row of what follows, or 0 */
     uint32_t mask; /* 1 + its place in run.masks, or 0 */
 };
@@ -62,12 +77,20 @@ struct grammar_run {
     VEC(struct thread) made;
     VEC(uint64_t) scratch;
     struct matcher *matchers; /* all that live */
-    uint32_t start;           /* set */
+    struct grammar_run
+        *exact; /* owned: where matchers are, for a grammar with unique items (unique.h) */
+    struct grammar_run *loose;   /* of an exact run: the one that makes its masks */
+    struct unique_texts *unique; /* of an exact run; made when it is asked for */
+    uint64_t seed;               /* likewise: of the hashes of items */
+    uint64_t refused;            /* likewise: items so far that equalled one that was there */
+    VEC(uint32_t) stack;         /* likewise: of a frame that is made anew */
+    uint32_t start;              /* set */
+    size_t anew_at;              /* bytes past which the tables are made anew */
     bool failed;
 };
 
 struct matcher {
-    struct grammar_run *run;
+    struct grammar_run *run;     /* an exact one where the grammar has one */
     struct matcher *prev, *next; /* of run->matchers */
     uint32_t set;
     bool ended, failed;
@@ -114,6 +137,11 @@ static inline uint32_t run_next(struct grammar_run *run, uint32_t set, uint8_t b
 }
 /* The set of these threads and all that they reach without a byte. */
 uint32_t run_set_of(struct grammar_run *run, const struct thread *threads, size_t count);
+/* The set in a run's tables that has the threads of one in another's. Of unique items an exact run
+ * alone knows which were there. */
+uint32_t run_carry_set(struct grammar_run *run, const struct grammar_run *from, uint32_t set);
+/* Bytes of the run's own tables. */
+size_t run_tables_size(const struct grammar_run *run);
 /* Makes the tables anew; what the run's matchers stand on is carried over. */
 void run_start_anew(struct grammar_run *run);
 

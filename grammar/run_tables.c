@@ -70,6 +70,7 @@ static uint64_t hash_item(const struct grammar_run *run, const struct index *x, 
 }
 
 uint32_t run_frame(struct grammar_run *run, struct frame frame) {
+    frame.unique = frame.kind == FRAME_UNIQUE || run->frames.items[frame.parent].unique;
     uint32_t *slot = index_find(run, &run->frame_index, &frame, sizeof frame,
                                 hash64(&frame, sizeof frame, 0), same_frame);
     if (!*slot) {
@@ -136,6 +137,8 @@ uint32_t run_set_of_readers(struct grammar_run *run, struct thread *threads, siz
         run->threads.count -= count;
         return *slot - 1;
     }
+    for (size_t i = 0; i < count && run->loose; i++)
+        set.unique |= run->frames.items[threads[i].frame].unique;
     vec_push(&run->sets, set);
     *slot = (uint32_t)run->sets.count;
     run->set_index.count++;

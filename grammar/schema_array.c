@@ -9,6 +9,7 @@ enum { PREFIX_MAX = 1000, UNIQUE_MAX = 10, COUNTED_MAX = 4096 };
 struct array_rules {
     uint32_t min, max;
     uint32_t prefix; /* places with schemas of their own */
+    bool unique;     /* items differ, and are told apart while they are read */
 };
 
 /* How many items satisfy a schema. */
@@ -51,6 +52,13 @@ static uint32_t item_at(struct schema *s, const conjunction *c, uint32_t place, 
     return schema_all(s, &all);
 }
 
+/* The same as it stands in the array. */
+static uint32_t placed_item(struct schema *s, const conjunction *c, const struct array_rules *r,
+                            uint32_t place, uint32_t more) {
+    uint32_t item = item_at(s, c, place, more);
+    return r->unique ? expr_item(s->b, item) : item;
+}
+
 static bool gather_rules(struct schema *s, const conjunction *c, struct array_rules *r,
                          struct contained *contains) {
     *r = (struct array_rules){.max = REPEAT_NO_END};
@@ -90,7 +98,7 @@ static uint32_t items_from(struct schema *s, const conjunction *c, const struct 
     uint32_t tail_max = r->max == REPEAT_NO_END ? REPEAT_NO_END
                         : r->max > r->prefix    ? r->max - r->prefix
                                                 : 0;
-    uint32_t item = tail_max ? item_at(s, c, r->prefix, 0) : expr_never(b);
+    uint32_t item = tail_max ? placed_item(s, c, r, r->prefix, 0) : expr_never(b);
     if (r->prefix == 0) {
         /* item (, item)* */
         uint32_t next = expr_concat(b, (uint32_t[]){comma, item}, 2);
@@ -101,7 +109,7 @@ static uint32_t items_from(struct schema *s, const conjunction *c, const struct 
     uint32_t next = expr_concat(b, (uint32_t[]){comma, item}, 2);
     rest = expr_repeat(b, next, tail_min, tail_max);
     for (uint32_t i = r->prefix; i-- > place;) {
-        uint32_t here = i < r->max ? item_at(s, c, i, 0) : expr_never(b);
+        uint32_t here = i < r->max ? placed_item(s, c, r, i, 0) : expr_never(b);
         uint32_t with = expr_concat(b, (uint32_t[]){here, rest}, 2);
         if (i == 0)
             return with;
@@ -139,8 +147,8 @@ static uint32_t items_counted(struct schema *s, const conjunction *c, const stru
     for (uint32_t i = last + 1; i-- > 0 && !b->failed;) {
         uint32_t to = MIN(i + 1, last), first = i == 0;
         if (i == last || i < r->prefix) { /* all places behind are alike */
-            one = item_at(s, c, MIN(i, r->prefix), k->schema);
-            other = item_at(s, c, MIN(i, r->prefix), no);
+            one = placed_item(s, c, r, MIN(i, r->prefix), k->schema);
+            other = placed_item(s, c, r, MIN(i, r->prefix), no);
         }
         for (uint32_t n = width; n-- > 0;) {
             uint32_t ways[3], count = 0, more = to * width + n;
@@ -178,25 +186,12 @@ static uint32_t unique_of(struct schema *s, const conjunction *c) {
 }
 
 /* Different values, each of a list once: what may follow depends on the set of those that came. */
-static uint32_t items_unique(struct schema *s, const conjunction *c, const struct array_rules *r) {
+static uint32_t items_listed(struct schema *s, const conjunction *c, const struct array_rules *r,
+                             const uint32_t *values, uint32_t count) {
     struct builder *b = s->b;
-    uint32_t values[UNIQUE_MAX], texts[UNIQUE_MAX], rules[1 << UNIQUE_MAX], terms[UNIQUE_MAX + 1];
-    conjunction item = {0};
-    size_t count = 0;
-    for (size_t i = 0; i < c->count; i++) {
-        uint32_t prefix, rest;
-        schema_items(s, c->items[i].node, &prefix, &rest);
-        if (rest)
-            conjunction_add(&item, rest, 0);
-    }
-    bool known =
-        !r->prefix && !s->unevaluated && schema_listed(s, &item, values, UNIQUE_MAX, &count);
-    for (size_t v = 0; v < count && known; v++)
-        texts[v] = schema_enum(s, &item, &values[v], 1);
-    vec_release(&item);
-    if (!known)
-        return schema_refuse(s, unique_of(s, c),
-                             "of items other than at most " UNIQUE_TEXT " listed values", false);
+    uint32_t texts[UNIQUE_MAX], rules[1 << UNIQUE_MAX], terms[UNIQUE_MAX + 1];
+    for (uint32_t v = 0; v < count; v++)
+        texts[v] = schema_enum(s, c, &values[v], 1);
     if (r->min > count)
         return expr_never(b);
     uint32_t space = expr_space(b);
@@ -221,6 +216,46 @@ static uint32_t items_unique(struct schema *s, const conjunction *c, const struc
     return expr_never(b);
 }
 
+/* The items are some of a list of values: true, with the expression of them. */
+static bool find_listed_items(struct schema *s, const conjunction *c, const struct array_rules *r,
+                              uint32_t *out) {
+    uint32_t values[UNIQUE_MAX];
+    conjunction item = {0};
+    size_t count = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        uint32_t prefix, rest;
+        schema_items(s, c->items[i].node, &prefix, &rest);
+        if (rest)
+            conjunction_add(&item, rest, 0);
+    }
+    bool known =
+        !r->prefix && !s->unevaluated && schema_listed(s, &item, values, UNIQUE_MAX, &count);
+    if (known)
+        *out = items_listed(s, &item, r, values, (uint32_t)count);
+    vec_release(&item);
+    return known;
+}
+
+/* Items that are told apart while they are read. Where they may run out, those that must come may
+ * not be to be had: that is not known here. */
+static uint32_t items_told_apart(struct schema *s, const conjunction *c, struct array_rules *r,
+                                 const struct contained *contains) {
+    uint32_t keyword = unique_of(s, c);
+    if (s->form)
+        return schema_refuse(s, keyword,
+                             "of items other than at most " UNIQUE_TEXT
+                             " listed values in the notation in which this model writes arguments",
+                             false);
+    uint32_t plain = item_at(s, c, r->prefix, 0);
+    bool endless = !r->prefix && !contains->schema && expr_is_endless(s->b, plain);
+    if (!endless && (r->min > 1 || (contains->schema && contains->min > 1)))
+        return schema_refuse(s, keyword, "of items that may run out, where more than one must come",
+                             false);
+    r->unique = true;
+    uint32_t items = contains->schema ? items_counted(s, c, r, contains) : items_from(s, c, r, 0);
+    return expr_unique(s->b, items, endless);
+}
+
 uint32_t leaf_array(struct schema *s, const conjunction *c) {
     struct builder *b = s->b;
     struct array_rules r;
@@ -234,14 +269,14 @@ uint32_t leaf_array(struct schema *s, const conjunction *c) {
     for (size_t i = 0; i < c->count && s->unevaluated; i++)
         evaluates |= tree_get(&s->t, s->unevaluated, "unevaluatedItems") &&
                      tree_get(&s->t, c->items[i].node, "contains");
-    if (evaluates || (contains.schema && unique))
-        return schema_fail(s, ERR_UNSUPPORTED,
-                           "keyword \"contains\" beside \"uniqueItems\" or \"unevaluatedItems\"");
-    if (unique)
-        items = items_unique(s, c, &r);
+    if (evaluates)
+        return schema_fail(s, ERR_UNSUPPORTED, "keyword \"contains\" beside \"unevaluatedItems\"");
+    bool listed = unique && !contains.schema && find_listed_items(s, c, &r, &items);
+    if (unique && !listed)
+        items = items_told_apart(s, c, &r, &contains);
     else if (contains.schema)
         items = r.max ? items_counted(s, c, &r, &contains) : expr_never(b);
-    else
+    else if (!listed)
         items = r.max ? items_from(s, c, &r, 0) : expr_never(b);
     uint32_t space = expr_space(b);
     uint32_t filled = expr_concat(b, (uint32_t[]){items, space}, 2);

@@ -246,6 +246,19 @@ static void build_class(struct vocab *v, struct token_class *c, const struct ent
     mem_free(others);
 }
 
+static void note_commas(struct vocab *v, uint32_t id) {
+    struct bytes text = v->tokens[id];
+    const uint8_t *comma = memchr(text.data, ',', text.len);
+    const uint8_t *quote = memchr(text.data, '"', text.len);
+    if (comma && comma + 1 == text.data + text.len)
+        vec_push(&v->last_commas, id);
+    if (!comma || comma + 1 == text.data + text.len)
+        return;
+    vec_push(&v->commas, id);
+    if (quote && memchr(quote, ',', (size_t)(text.data + text.len - 1 - quote)))
+        vec_push(&v->quoted_commas, id);
+}
+
 struct vocab *vocab_new(const struct bytes *tokens, uint32_t token_count, const uint32_t *ends,
                         uint32_t end_count) {
     struct vocab *v = mem_alloc(sizeof *v);
@@ -272,6 +285,7 @@ struct vocab *vocab_new(const struct bytes *tokens, uint32_t token_count, const 
         v->tokens[i] = bytes_of(v->text + at, tokens[i].len);
         at += tokens[i].len;
         entries[count++] = (struct entry){.text = v->tokens[i], .token = {i, 0}};
+        note_commas(v, i);
     }
     build_class(v, &v->texts, entries, count);
     trie_build(&v->all, entries, count);
@@ -306,6 +320,9 @@ void vocab_free(struct vocab **vocab) {
     mem_free(v->stay);
     class_release(&v->texts);
     vec_release(&v->needs);
+    vec_release(&v->commas);
+    vec_release(&v->quoted_commas);
+    vec_release(&v->last_commas);
     trie_release(&v->all);
     trie_release(&v->behind_string);
     mem_free(v);

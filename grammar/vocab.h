@@ -129,6 +129,9 @@ struct vocab {
     struct token_class texts;     /* tokens of text (vocab_is_text) */
     uint32_t *stay;               /* [word_count]: tokens that stay inside a string */
     VEC(struct vocab_need) needs; /* of these, fewest characters first */
+    VEC(uint32_t) commas;         /* tokens with something behind a comma */
+    VEC(uint32_t) quoted_commas;  /* those of them with a quote in front of such a comma */
+    VEC(uint32_t) last_commas;    /* others with a comma */
 };
 
 /* tokens: the bytes of each id, empty for control tokens and holes (copied); ends: ids. */

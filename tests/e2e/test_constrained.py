@@ -88,7 +88,7 @@ def test_every_way_to_ask():
                 assert choice.finish_reason == "stop" and fits(text), (extra, text)
         free = c.chat.completions.create(model=model, messages=SAY, max_tokens=30, response_format={"type": "json_object"})
         assert free.choices[0].message.content.startswith("{") and (free.choices[0].finish_reason == "length" or is_object(free.choices[0].message.content))
-        bad = [({"guided_json": {"uniqueItems": True}}, "guided_json", "uniqueItems"), ({"regex": "(a"}, "regex", "group"),
+        bad = [({"guided_json": {"not": {"uniqueItems": True}}}, "guided_json", "uniqueItems"), ({"regex": "(a"}, "regex", "group"),
                ({"regex": "(a|b)*a(a|b){40}"}, "regex", "states"), ({"grammar": "root ::= root \"a\""}, "grammar", ""),
                ({"guided_json": {"allOf": [{"type": "null"}, {"type": "string"}]}}, "guided_json", "no text"),
                ({"guided_regex": "a", "ignore_eos": True}, "ignore_eos", "guided_regex"), ({"guided_regex": "a", "min_tokens": 5}, "min_tokens", "guided_regex"),

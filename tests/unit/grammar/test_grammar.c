@@ -70,7 +70,6 @@ TEST(what_cannot_be_held_is_refused_by_name) {
         enum grammar_kind kind;
         const char *source, *word;
     } REFUSED[] = {
-        {GRAMMAR_JSON_SCHEMA, "{\"uniqueItems\":true}", "uniqueItems"},
         {GRAMMAR_JSON_SCHEMA, "{\"$ref\":\"other.json\"}", "other.json"},
         {GRAMMAR_JSON_SCHEMA, "{\"$ref\":\"#n\",\"x\":{\"$anchor\":\"n\"}}", "#n"},
         {GRAMMAR_JSON_SCHEMA,
@@ -87,8 +86,10 @@ TEST(what_cannot_be_held_is_refused_by_name) {
         {GRAMMAR_JSON_SCHEMA, "{\"items\":{\"items\":{\"not\":{\"uniqueItems\":true}}}}",
          "keyword \"not\" at #/items/items/not: its schema cannot be turned around (because of "
          "\"uniqueItems\")"},
-        {GRAMMAR_JSON_SCHEMA, "{\"properties\":{\"a\":{\"uniqueItems\":true}}}",
-         "keyword \"uniqueItems\" at #/properties/a/uniqueItems: of items other than"},
+        {GRAMMAR_JSON_SCHEMA,
+         "{\"properties\":{\"a\":{\"uniqueItems\":true,\"items\":{\"type\":\"boolean\"},"
+         "\"minItems\":2}}}",
+         "keyword \"uniqueItems\" at #/properties/a/uniqueItems: of items that may run out"},
         {GRAMMAR_JSON_SCHEMA,
          "{\"maxProperties\":3,\"not\":{\"additionalProperties\":{\"type\":\"null\"}}}",
          "maxProperties"},
@@ -141,7 +142,11 @@ TEST(what_cannot_be_held_is_refused_by_name) {
         {GRAMMAR_STRUCTURE, "{\"type\":\"choice\",\"values\":[\"a\",1]}", "list of texts"},
         {GRAMMAR_STRUCTURE, "{\"type\":\"choice\",\"values\":[]}", "no text satisfies"},
         {GRAMMAR_STRUCTURE, "{\"type\":\"until\",\"value\":\"\"}", "empty"},
-        {GRAMMAR_STRUCTURE, "{\"type\":\"json_schema\",\"json_schema\":{\"uniqueItems\":true}}",
+        {GRAMMAR_STRUCTURE,
+         "{\"type\":\"json_schema\",\"json_schema\":{\"not\":{\"uniqueItems\":true}}}",
+         "uniqueItems"},
+        {GRAMMAR_STRUCTURE,
+         "{\"type\":\"arguments\",\"json_schema\":{\"properties\":{\"a\":{\"uniqueItems\":true}}}}",
          "uniqueItems"},
     };
     for (size_t i = 0; i < ARRAY_LEN(REFUSED); i++) {
