@@ -136,30 +136,30 @@ static bool in_number(uint8_t c) {
     return begins_number(c) || c == '+' || c == '.' || (c | 32) == 'e';
 }
 
-void item_split(struct bytes text, item_part_vec *out) {
+void item_split(struct bytes text, item_scalar_vec *out) {
     for (size_t i = 0; i < text.len;) {
-        struct item_part part = {.string = text.data[i] == '"'};
-        if (!part.string && !begins_number(text.data[i])) {
+        struct item_scalar scalar = {.string = text.data[i] == '"'};
+        if (!scalar.string && !begins_number(text.data[i])) {
             i++;
             continue;
         }
-        part.at = i += part.string;
-        if (!part.string)
+        scalar.at = i += scalar.string;
+        if (!scalar.string)
             while (i < text.len && in_number(text.data[i]))
                 i++;
         else
             while (i < text.len && text.data[i] != '"')
                 i += text.data[i] == '\\' ? 2 : 1;
         i = MIN(i, text.len);
-        part.len = i - part.at;
-        part.whole = i < text.len;
-        vec_push(out, part);
-        i += part.string;
+        scalar.len = i - scalar.at;
+        scalar.whole = i < text.len;
+        vec_push(out, scalar);
+        i += scalar.string;
     }
 }
 
-static struct bytes part_text(const struct item_text *of, size_t part) {
-    return bytes_of(of->text.data + of->parts[part].at, of->parts[part].len);
+static struct bytes scalar_text(const struct item_text *of, size_t scalar) {
+    return bytes_of(of->text.data + of->scalars[scalar].at, of->scalars[scalar].len);
 }
 
 enum { CHAR_END = -1, CHAR_CUT = -2 }; /* a character that is not all there */
@@ -292,31 +292,32 @@ static bool number_may_become(struct bytes begun, bool whole, struct bytes item,
     return true;
 }
 
-/* The item has a part that this one is or may become. */
-static bool has_part(const struct item_text *begun, size_t part, const struct item_text *item,
-                     struct byte_set *next) {
-    const struct item_part *mine = &begun->parts[part];
-    struct bytes text = part_text(begun, part);
+/* The item has a scalar that this one is or may become. */
+static bool has_scalar(const struct item_text *begun, size_t scalar, const struct item_text *item,
+                       struct byte_set *next) {
+    const struct item_scalar *mine = &begun->scalars[scalar];
+    struct bytes text = scalar_text(begun, scalar);
     bool found = false;
-    for (size_t i = 0; i < item->part_count && !(found && mine->whole); i++)
-        if (item->parts[i].string == mine->string)
-            found |= mine->string ? string_may_become(text, mine->whole, part_text(item, i), next)
-                                  : number_may_become(text, mine->whole, part_text(item, i), next);
+    for (size_t i = 0; i < item->scalar_count && !(found && mine->whole); i++)
+        if (item->scalars[i].string == mine->string)
+            found |= mine->string
+                         ? string_may_become(text, mine->whole, scalar_text(item, i), next)
+                         : number_may_become(text, mine->whole, scalar_text(item, i), next);
     return found;
 }
 
-/* Arrays and objects: all parts must be the item's. */
-static bool parts_may_become(const struct item_text *begun, const struct item_text *item,
-                             struct byte_set *next) {
+/* Arrays and objects: all scalars must be the item's. */
+static bool scalars_may_become(const struct item_text *begun, const struct item_text *item,
+                               struct byte_set *next) {
     struct byte_set behind = {{0}};
-    bool in_part = false;
-    for (size_t i = begun->part_count; i-- > 0;) { /* the last one tells most */
-        bool last = !begun->parts[i].whole;
-        if (!has_part(begun, i, item, last ? &behind : NULL))
+    bool in_scalar = false;
+    for (size_t i = begun->scalar_count; i-- > 0;) { /* the last one tells most */
+        bool last = !begun->scalars[i].whole;
+        if (!has_scalar(begun, i, item, last ? &behind : NULL))
             return false;
-        in_part |= last;
+        in_scalar |= last;
     }
-    if (!in_part)
+    if (!in_scalar)
         add_all(next);
     for (size_t i = 0; next && i < ARRAY_LEN(next->bits); i++)
         next->bits[i] |= behind.bits[i];
@@ -349,9 +350,9 @@ bool item_may_become(const struct item_text *begun, const struct item_text *item
     if (number ? !begins_number(other) : first != other)
         return false;
     if (first == '{' || first == '[')
-        return parts_may_become(begun, item, next);
+        return scalars_may_become(begun, item, next);
     if (first == '"' || number)
-        return has_part(begun, 0, item, next);
+        return has_scalar(begun, 0, item, next);
     add_all(next);
     return begun->text.len <= item->text.len &&
            !memcmp(begun->text.data, item->text.data, begun->text.len);

@@ -29,22 +29,22 @@ static inline bool byte_set_has(const struct byte_set *s, uint8_t byte) {
     return s->bits[byte / 64] >> byte % 64 & 1;
 }
 
-/* Commas and white space in front of an item are no part of it. */
+/* Commas and white space in front of an item are not of it. */
 struct bytes item_without_lead(struct bytes text);
 /* A string (between its quotes) or a number of a text. */
-struct item_part {
+struct item_scalar {
     size_t at, len; /* in the text */
     bool string;
     bool whole; /* it has ended */
 };
-typedef VEC(struct item_part) item_part_vec;
-/* Appends the parts of a text, names of members too. */
-void item_split(struct bytes text, item_part_vec *out);
-/* A text with its parts. It has no lead. */
+typedef VEC(struct item_scalar) item_scalar_vec;
+/* Appends the scalars of a text, names of members too. */
+void item_split(struct bytes text, item_scalar_vec *out);
+/* A text with its scalars. It has no lead. */
 struct item_text {
     struct bytes text;
-    const struct item_part *parts;
-    size_t part_count;
+    const struct item_scalar *scalars;
+    size_t scalar_count;
 };
 /* Whether a text that has begun may become equal to an item, as far as a glance tells: false is
  * certain, true is not. Adds to *next the bytes behind which it still may (NULL: nobody asks). */

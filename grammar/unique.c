@@ -16,7 +16,7 @@ struct open_array {
 };
 struct item_span {
     struct text_span text; /* in bytes */
-    size_t part_first, part_count;
+    size_t scalar_first, scalar_count;
 };
 /* How the text of an item that has begun stands to those that are there. */
 struct text_standing {
@@ -35,11 +35,11 @@ struct standing {
 struct unique_texts {
     uint32_t items; /* frame; 0: none */
     struct buf bytes;
-    item_part_vec parts;
+    item_scalar_vec scalars;
     VEC(struct item_span) spans;
     struct byte_set seconds; /* of those that are strings: what stands behind the quote */
     struct buf begun, ended;
-    item_part_vec begun_parts;
+    item_scalar_vec begun_scalars;
     VEC(struct open_array) arrays;
     struct text_standing known[KNOWN_TEXTS]; /* by items and text */
 };
@@ -52,8 +52,8 @@ void unique_release(struct grammar_run *exact) {
     buf_release(&u->begun);
     buf_release(&u->ended);
     vec_release(&u->spans);
-    vec_release(&u->parts);
-    vec_release(&u->begun_parts);
+    vec_release(&u->scalars);
+    vec_release(&u->begun_scalars);
     vec_release(&u->arrays);
     mem_free(u);
     exact->unique = NULL;
@@ -155,11 +155,11 @@ static struct unique_texts *texts_of(struct grammar_run *exact) {
 }
 
 static void add_item(struct grammar_run *exact, struct unique_texts *u, uint32_t item) {
-    struct item_span span = {.text.at = u->bytes.len, .part_first = u->parts.count};
+    struct item_span span = {.text.at = u->bytes.len, .scalar_first = u->scalars.count};
     add_text(exact, exact->frames.items[item].a, &u->bytes);
     span.text.len = u->bytes.len - span.text.at;
-    item_split(bytes_of(u->bytes.data + span.text.at, span.text.len), &u->parts);
-    span.part_count = u->parts.count - span.part_first;
+    item_split(bytes_of(u->bytes.data + span.text.at, span.text.len), &u->scalars);
+    span.scalar_count = u->scalars.count - span.scalar_first;
     vec_push(&u->spans, span);
     if (u->bytes.data[span.text.at] == '"')
         byte_set_add(&u->seconds, (uint8_t)u->bytes.data[span.text.at + 1]);
@@ -178,11 +178,11 @@ static void read_items(struct grammar_run *exact, uint32_t items) {
     } else if (less) { /* a byte too many in `seconds` does no harm */
         const struct item_span *last = &u->spans.items[--u->spans.count];
         u->bytes.len = last->text.at;
-        u->parts.count = last->part_first;
+        u->scalars.count = last->scalar_first;
     } else {
         buf_reset(&u->bytes);
         u->seconds = (struct byte_set){{0}};
-        u->spans.count = u->parts.count = 0;
+        u->spans.count = u->scalars.count = 0;
         exact->stack.count = 0;
         for (uint32_t f = items; f; f = exact->frames.items[f].parent)
             vec_push(&exact->stack, f);
@@ -194,14 +194,14 @@ static void read_items(struct grammar_run *exact, uint32_t items) {
 static struct item_text item_at(const struct unique_texts *u, size_t item) {
     const struct item_span *span = &u->spans.items[item];
     return (struct item_text){bytes_of(u->bytes.data + span->text.at, span->text.len),
-                              u->parts.items + span->part_first, span->part_count};
+                              u->scalars.items + span->scalar_first, span->scalar_count};
 }
 
-/* A text with its parts, until the next call. */
+/* A text with its scalars, until the next call. */
 static struct item_text split(struct unique_texts *u, struct bytes text) {
-    u->begun_parts.count = 0;
-    item_split(text, &u->begun_parts);
-    return (struct item_text){text, u->begun_parts.items, u->begun_parts.count};
+    u->begun_scalars.count = 0;
+    item_split(text, &u->begun_scalars);
+    return (struct item_text){text, u->begun_scalars.items, u->begun_scalars.count};
 }
 
 /* A text may become one of the items that were read. */
@@ -484,11 +484,11 @@ static bool may_repeat(struct grammar_run *exact, const struct open_array *array
     struct bytes ended = item_without_lead(buf_bytes(&u->ended));
     if (!ended.len)
         return false;
-    item_part_vec parts = {0};
-    item_split(ended, &parts);
-    struct item_text item = {ended, parts.items, parts.count}, begun = split(u, *behind);
+    item_scalar_vec scalars = {0};
+    item_split(ended, &scalars);
+    struct item_text item = {ended, scalars.items, scalars.count}, begun = split(u, *behind);
     bool may = item_may_become(&begun, &item, NULL);
-    vec_release(&parts);
+    vec_release(&scalars);
     return may;
 }
 

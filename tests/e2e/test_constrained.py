@@ -150,6 +150,19 @@ def test_forced_calls_in_the_format_of_each_row():
         assert e.param == "tool_choice" and "--tool-call-parser" in str(e), e
 
 
+def test_items_differ():
+    strings = {"type": "array", "items": {"type": "string", "maxLength": 1}, "uniqueItems": True, "minItems": 8, "maxItems": 12}
+    pair = {"type": "object", "properties": {"a": {"enum": [1, 2]}, "b": {"type": "boolean"}}, "required": ["a", "b"], "additionalProperties": False}
+    with Serve() as s:
+        for schema, bias in ((strings, '"'), ({"type": "array", "items": pair, "uniqueItems": True, "maxItems": 4}, ", ")):
+            near = s.post("/tokenize", {"prompt": bias, "add_special_tokens": False})[1]["tokens"][-1]
+            for seed in range(4):  # an alphabet of few, so that items are equal unless something keeps them apart
+                body = {"prompt": "One day", "max_tokens": 300, "temperature": 0.7, "seed": seed, "guided_json": schema, "logit_bias": {str(near): 3}}
+                choice = s.post("/v1/completions", body)[1]["choices"][0]
+                items = json.loads(choice["text"])
+                assert choice["finish_reason"] == "stop" and len({json.dumps(i, sort_keys=True) for i in items}) == len(items), choice
+
+
 def test_reasoning_is_free_before_the_constraint():
     """Where the prompt has opened the reasoning, any text comes before its end; behind it, and without any, only what was asked for."""
     with Serve(args=["--reasoning-parser", "think"]) as s:

@@ -52,7 +52,7 @@ static const char *const SPELLINGS[][6] = {
 };
 
 static bool may_become(struct bytes begun, struct bytes item, struct byte_set *next) {
-    item_part_vec mine = {0}, other = {0};
+    item_scalar_vec mine = {0}, other = {0};
     item_split(begun, &mine);
     item_split(item, &other);
     struct item_text b = {begun, mine.items, mine.count}, i = {item, other.items, other.count};
