@@ -9,13 +9,14 @@
  *                 bytes each or int32, which wrap: between the steps a sum may be too large for them,
  *                 not at the end. s_first, then s_add, s_behind: s_first after a start; s_end gives
  *                 them as int32
+ *   s_start       its numbers moved up by so many bits, of sums that are the same in every lane
  *   s_sums        of a block's activations: minus their sum, and that of its first half, as numbers of
  *                 vs in 4 bytes each
  *   DOT_8         whether u may have 8 bits; i_dot where not: i + the sum of w * x, w from -128, x
  *                 from -127
  *   SUMS_5        so many s_add of u < 32 fit a number that does not wrap
- *   STREAMS       whether a few rows, too, meet weights straight from memory, not only one; 0 where that was
- *                 not measured
+ *   STREAMS       so many rows at most meet weights straight from memory: 1 where more were not
+ *                 measured, 4 or 8
  *   q_word        the 4 bytes at p in every lane;  q_lookup  table[index], indexes below 16
  *   i_bytes, f_bytes, f_signed  LANES bytes at p, unsigned or signed: GCC 12 converts its own vectors
  *                 of bytes one by one
@@ -382,7 +383,7 @@ struct dots {
     size_t array;         /* items from one of these to the next */
     size_t stride;        /* bytes from row to row */
     float *acc;           /* [rows][2 * LANES], goes on */
-    const uint8_t *ahead; /* packed weights to fetch meanwhile, so many lines of a cache a block */
+    const uint8_t *ahead; /* packed weights to fetch meanwhile, evenly */
     uint32_t ahead_lines;
 };
 
@@ -392,12 +393,12 @@ ALWAYS_INLINE vs start_of(const enum kind kind, const int span, const float *row
         (vn)q_word((const int8_t *)(row + (kind == KIND_HALVES && span == 0 ? 3 : 2) * array));
     if (span)
         sums -= (vn)q_word((const int8_t *)(row + 3 * array));
-    return (vs)(sums << offset_bits(kind));
+    return s_start(sums, offset_bits(kind));
 }
 
 #if !DOT_8
 ALWAYS_INLINE void dot_signed(const int rows, const struct pair *w, const int8_t *x, size_t stride,
-                              vi sum[ROWS_MAX][2]) {
+                              vi (*sum)[2]) {
     UNROLL
     for (int r = 0; r < rows; r++)
         sum[r][0] = sum[r][1] = (vi){0};
@@ -416,7 +417,7 @@ ALWAYS_INLINE void dot_signed(const int rows, const struct pair *w, const int8_t
 /* The span's words of both halves. */
 ALWAYS_INLINE void dot_unsigned(const enum kind kind, const int rows, const int span,
                                 const struct pair *w, const int8_t *x, const float *d,
-                                const struct dots *m, vi sum[ROWS_MAX][2]) {
+                                const struct dots *m, vi (*sum)[2]) {
     const int words = kind == KIND_HALVES ? WORDS / 2 : WORDS, from = span * words,
               steps = kind == KIND_5_MINIMA ? MIN(words, SUMS_5) : words;
     UNROLL
@@ -450,7 +451,7 @@ ALWAYS_INLINE void dot_unsigned(const enum kind kind, const int rows, const int 
 /* The span's share of the f32 sums. */
 ALWAYS_INLINE void add_span(const enum kind kind, const int rows, const int span,
                             const struct pair *w, const struct dots *m, const float *d,
-                            vi sum[ROWS_MAX][2], vf acc[ROWS_MAX][2]) {
+                            vi (*sum)[2], vf (*acc)[2]) {
     UNROLL
     for (int r = 0; r < rows; r++) {
         const float *row = d + (size_t)r * (m->stride / sizeof *d);
@@ -465,7 +466,7 @@ ALWAYS_INLINE void add_span(const enum kind kind, const int rows, const int span
 
 ALWAYS_INLINE void dot_span(const enum kind kind, const int rows, const int span,
                             const struct pair *w, const int8_t *x, const float *d,
-                            const struct dots *m, vf acc[ROWS_MAX][2]) {
+                            const struct dots *m, vf (*acc)[2]) {
     vi sum[ROWS_MAX][2];
 #if !DOT_8
     if (kind == KIND_8)
@@ -478,14 +479,14 @@ ALWAYS_INLINE void dot_span(const enum kind kind, const int rows, const int span
 
 /* A block and `rows` rows: x and d are the first's, others m->stride further. */
 ALWAYS_INLINE void dot_block(const enum kind kind, const int rows, const struct pair *w,
-                             const int8_t *x, const float *d, const struct dots *m,
-                             vf acc[ROWS_MAX][2]) {
+                             const int8_t *x, const float *d, const struct dots *m, vf (*acc)[2]) {
     dot_span(kind, rows, 0, w, x, d, m, acc);
     if (kind == KIND_HALVES)
         dot_span(kind, rows, 1, w, x, d, m, acc);
 }
 
-ALWAYS_INLINE void dot(const enum kind kind, const int rows, const struct dots *m) {
+/* `lines` of the cache are asked for at each block. */
+ALWAYS_INLINE void dot(const enum kind kind, const int rows, const struct dots *m, uint32_t lines) {
     const int8_t *x = m->x;
     const float *d = m->d;
     const uint8_t *ahead = m->ahead;
@@ -494,7 +495,7 @@ ALWAYS_INLINE void dot(const enum kind kind, const int rows, const struct dots *
     for (int i = 0; i < 2 * rows; i++)
         acc[i / 2][i % 2] = f_at(m->acc + i * LANES);
     for (const struct pair *w = m->w; w < m->w + m->blocks; w++, x += 32, d++) {
-        for (uint32_t i = 0; i < m->ahead_lines; i++, ahead += 64)
+        for (uint32_t i = 0; i < lines; i++, ahead += 64)
             __builtin_prefetch(ahead, 0, 2);
         dot_block(kind, rows, w, x, d, m, acc);
     }
@@ -507,19 +508,27 @@ ALWAYS_INLINE void skip_rows(struct dots *m, uint32_t rows) {
     m->x += rows * m->stride;
     m->d += rows * (m->stride / sizeof *m->d);
     m->acc += rows * 2 * LANES;
-    m->ahead_lines = 0;
 }
 
+/* All tiles of rows ask for what lies ahead, or the first would wait for it and the others leave
+ * memory idle. */
 #define DOT_ROWS(kind, name)                                                                       \
     static void dot_rows_##name(const struct dots *first, uint32_t rows) {                         \
         struct dots m = *first;                                                                    \
-        for (; rows >= ROWS_MAX; rows -= ROWS_MAX, skip_rows(&m, ROWS_MAX))                        \
-            dot(kind, ROWS_MAX, &m);                                                               \
-        switch (rows) {                                                                            \
-        case 1: dot(kind, 1, &m); break;                                                           \
-        case 2: dot(kind, 2, &m); break;                                                           \
-        case 3: dot(kind, 3, &m); break;                                                           \
-        default: break;                                                                            \
+        for (uint32_t tiles = (rows + ROWS_MAX - 1) / ROWS_MAX; tiles; tiles--) {                  \
+            uint32_t n = MIN(rows, (uint32_t)ROWS_MAX), blocks = m.blocks * tiles,                 \
+                     lines = (m.ahead_lines + blocks - 1) / blocks;                                \
+            switch (n) {                                                                           \
+            case 1: dot(kind, 1, &m, lines); break;                                                \
+            case 2: dot(kind, 2, &m, lines); break;                                                \
+            case 3: dot(kind, 3, &m, lines); break;                                                \
+            case 4: dot(kind, 4, &m, lines); break;                                                \
+            default: break;                                                                        \
+            }                                                                                      \
+            skip_rows(&m, n);                                                                      \
+            rows -= n;                                                                             \
+            m.ahead += (size_t)lines * m.blocks * 64;                                              \
+            m.ahead_lines -= MIN(m.ahead_lines, lines * m.blocks);                                 \
         }                                                                                          \
     }
 DOT_ROWS(KIND_4, 4)
@@ -567,15 +576,17 @@ static void (*const ROW_DOTS[])(const struct dots *first,
 #endif
 INT8_TYPES(UNPACK_UNIT)
 
-/* A few rows and a packed panel: a block goes from memory to registers. `m` is without weights; its
- * blocks are all of the rows'. Memory ahead is asked for block by block: all of a unit's lines at
- * once hold up the loads behind them. */
+/* A few rows and a packed panel: a block goes from memory to registers, and its rows in as many
+ * tiles as they need. `m` is without weights; its blocks are all of the rows'. Memory ahead is asked
+ * for block by block: all of a unit's lines at once hold up the loads behind them. */
+#define TILES_OF(rows)    (((rows) + ROWS_MAX - 1) / ROWS_MAX)
+#define ROWS_A_TILE(rows) (((rows) + TILES_OF(rows) - 1) / TILES_OF(rows))
 #define STREAM_ROWS(rows, name, kind)                                                              \
     static void stream_##rows##_##name(const uint8_t *unit, size_t half_bytes,                     \
                                        uint32_t unit_blocks, const struct dots *m) {               \
         const size_t share = 2 * half_bytes / unit_blocks;                                         \
         const uint8_t *ahead = unit + FETCH_AHEAD;                                                 \
-        vf acc[ROWS_MAX][2];                                                                       \
+        vf acc[rows][2];                                                                           \
         UNROLL                                                                                     \
         for (int i = 0; i < 2 * (rows); i++)                                                       \
             acc[i / 2][i % 2] = f_set(0);                                                          \
@@ -586,28 +597,45 @@ INT8_TYPES(UNPACK_UNIT)
                     __builtin_prefetch(ahead + i, 0, 3);                                           \
                 unpack_##name(unit, g, &w.half[0]);                                                \
                 unpack_##name(unit + half_bytes, g, &w.half[1]);                                   \
-                dot_block(kind, rows, &w, m->x + 32 * b, m->d + b, m, acc);                        \
+                UNROLL                                                                             \
+                for (int r = 0; r < (rows); r += ROWS_A_TILE(rows))                                \
+                    dot_block(kind, MIN((rows)-r, ROWS_A_TILE(rows)), &w,                          \
+                              m->x + 32 * b + (size_t)r * m->stride,                               \
+                              m->d + b + (size_t)r * (m->stride / sizeof *m->d), m, acc + r);      \
             }                                                                                      \
         }                                                                                          \
-        memcpy(m->acc, acc, (rows) * sizeof acc[0]);                                               \
+        memcpy(m->acc, acc, sizeof acc);                                                           \
     }
 /* As many rows as gain by it. */
 #define STREAMED_ROWS(kind)                                                                        \
-    (!STREAMS                                                                      ? 1             \
-     : (kind) == KIND_HALVES || (kind) == KIND_4_MINIMA || (kind) == KIND_5_MINIMA ? ROWS_MAX - 1  \
-                                                                                   : ROWS_MAX)
-#if !STREAMS
+    (STREAMS == 1                                                           ? 1                    \
+     : (kind) == KIND_HALVES                                                ? 3                    \
+     : ((kind) == KIND_4_MINIMA || (kind) == KIND_5_MINIMA) && STREAMS == 4 ? 3                    \
+     : ((kind) == KIND_4_MINIMA || (kind) == KIND_5_MINIMA)                 ? 4                    \
+                                                                            : STREAMS)
+#define IF_STREAMED(kind, rows, function) (STREAMED_ROWS(kind) >= (rows) ? (function) : NULL)
+#if STREAMS == 1
 #define STREAM_PANEL(name, kind) STREAM_ROWS(1, name, kind)
 #define STREAM_TABLE(name, kind)                                                                   \
     { stream_1_##name }
-#else
+#elif STREAMS == 4
 #define STREAM_PANEL(name, kind)                                                                   \
     STREAM_ROWS(1, name, kind)                                                                     \
     STREAM_ROWS(2, name, kind) STREAM_ROWS(3, name, kind) STREAM_ROWS(4, name, kind)
 #define STREAM_TABLE(name, kind)                                                                   \
+    { stream_1_##name, stream_2_##name, stream_3_##name, IF_STREAMED(kind, 4, stream_4_##name) }
+#else
+/* Five rows go with a spare one, and so do seven (INT8_SPARE_ROWS). */
+#define STREAM_PANEL(name, kind)                                                                   \
+    STREAM_ROWS(1, name, kind)                                                                     \
+    STREAM_ROWS(2, name, kind)                                                                     \
+    STREAM_ROWS(3, name, kind)                                                                     \
+    STREAM_ROWS(4, name, kind) STREAM_ROWS(6, name, kind) STREAM_ROWS(8, name, kind)
+#define STREAM_TABLE(name, kind)                                                                   \
     {                                                                                              \
-        stream_1_##name, stream_2_##name, stream_3_##name,                                         \
-            STREAMED_ROWS(kind) == 4 ? stream_4_##name : NULL                                      \
+        stream_1_##name, stream_2_##name, stream_3_##name, IF_STREAMED(kind, 4, stream_4_##name),  \
+            IF_STREAMED(kind, 6, stream_6_##name), IF_STREAMED(kind, 6, stream_6_##name),          \
+            IF_STREAMED(kind, 8, stream_8_##name), IF_STREAMED(kind, 8, stream_8_##name)           \
     }
 #endif
 INT8_TYPES(STREAM_PANEL)
@@ -616,8 +644,8 @@ static const struct {
     /* for vectors, for tiles */
     void (*unpack[2])(const uint8_t *unit, size_t half_bytes, uint32_t blocks, struct pair *out);
     /* for one row, two and so on */
-    void (*stream[ROWS_MAX])(const uint8_t *unit, size_t half_bytes, uint32_t unit_blocks,
-                             const struct dots *m);
+    void (*stream[STREAMS])(const uint8_t *unit, size_t half_bytes, uint32_t unit_blocks,
+                            const struct dots *m);
     enum kind kind;
 } TYPES[STORAGE_TYPE_COUNT] = {
 #define TYPE_ROW(name, kind) [STORAGE_##name] = {UNPACK_PAIR(name), STREAM_TABLE(name, kind), kind},
@@ -740,8 +768,8 @@ static void int8_multiply(const struct int8_product *job, uint32_t segment, uint
                              .stride = job->x.stride,
                              .acc = acc};
             if (p.segment->packed) {
-                m.ahead = packed_unit(&p, unit + count);
-                m.ahead_lines = p.layout.row_bytes * LANES / p.layout.unit_cols + 1;
+                m.ahead = packed_unit(&p, unit + count) + FETCH_AHEAD;
+                m.ahead_lines = count * 2 * p.layout.row_bytes * LANES / 64;
             }
             dot_rows(&m, rows);
         }

@@ -9,11 +9,11 @@
 
 #ifdef __AVXVNNI__
 #define DOT_8   1
-#define STREAMS 0
+#define STREAMS 1
 enum { LANES = 8, SUMS_5 = 8 };
 #else
 #define DOT_8   0
-#define STREAMS 1
+#define STREAMS 4
 enum { LANES = 8, SUMS_5 = 4 };
 #endif
 typedef uint8_t vq __attribute__((vector_size(32)));
@@ -72,6 +72,9 @@ INLINE vi i_dot(vi i, vq w, vq x) {
         _mm256_add_epi32((__m256i)i, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))));
 }
 #endif
+INLINE vs s_start(vn sums, int bits) {
+    return (vs)(sums << bits);
+}
 INLINE vf f_fma(vf a, vf b, vf c) {
     return _mm256_fmadd_ps(a, b, c);
 }

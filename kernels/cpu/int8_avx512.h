@@ -7,12 +7,16 @@
 #include "kernels/cpu/int8_quantize.h"
 
 #ifdef __AVX512VNNI__
-#define DOT_8   1
-#define STREAMS 0
+#define DOT_8 1
+#ifdef INT8_TILES
+#define STREAMS 1
+#else
+#define STREAMS 8
+#endif
 enum { LANES = 16, SUMS_5 = 8 };
 #else
 #define DOT_8   0
-#define STREAMS 0
+#define STREAMS 1
 enum { LANES = 16, SUMS_5 = 4 };
 #endif
 typedef uint8_t vq __attribute__((vector_size(64)));
@@ -44,6 +48,10 @@ INLINE vs s_first(vq u, vq x) {
 INLINE vi s_end(vs s) {
     return (vi)s;
 }
+/* The compiler would shift before it fills the lanes, by way of a general register. */
+INLINE vs s_start(vn sums, int bits) {
+    return _mm512_slli_epi32(in_order((__m512i)sums), (unsigned)bits);
+}
 INLINE void s_sums(const int8_t *values, const struct int8_scale *s, void *whole, void *first) {
     int8_sums_32(s, whole, first);
 }
@@ -59,6 +67,9 @@ INLINE vs s_add(vs s, vq u, vq x) {
 }
 INLINE vi s_end(vs s) {
     return (vi)in_order(_mm512_madd_epi16(s, _mm512_set1_epi16(1)));
+}
+INLINE vs s_start(vn sums, int bits) {
+    return (vs)(sums << bits);
 }
 INLINE void s_sums(const int8_t *values, const struct int8_scale *s, void *whole, void *first) {
     int8_sums_16(values, whole, first);

@@ -8,7 +8,7 @@
 #include "kernels/cpu/int8.h"
 
 #define DOT_8   0
-#define STREAMS 0
+#define STREAMS 1
 enum { SUMS_5 = 8 };
 typedef uint8_t vq __attribute__((vector_size(4 * LANES)));
 typedef uint32_t vu __attribute__((vector_size(4 * LANES)));
@@ -30,6 +30,9 @@ INLINE vs s_first(vq u, vq x) {
 }
 INLINE vi s_end(vs s) {
     return s;
+}
+INLINE vs s_start(vn sums, int bits) {
+    return sums << bits;
 }
 INLINE void s_sums(const int8_t *values, const struct int8_scale *s, void *whole, void *first) {
     int8_sums_32(s, whole, first);

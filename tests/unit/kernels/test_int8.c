@@ -147,8 +147,8 @@ static void check_bits(struct weights *w, const float *x, uint32_t rows, const c
 }
 
 TEST(every_set_has_the_definitions_bits_at_any_shape) {
-    static const uint32_t ROWS[] = {1, 2, 3, 4, 5, 8, 13, 131}, OUTPUTS[] = {1, 7, 15, 16, 17, 61},
-                          BLOCK_COUNTS[] = {1, 3, 16, 17};
+    static const uint32_t ROWS[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 131},
+                          OUTPUTS[] = {1, 7, 15, 16, 17, 61}, BLOCK_COUNTS[] = {1, 3, 16, 17};
     for (size_t t = 0; t < ARRAY_LEN(BLOCKS); t++)
         for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
             uint32_t block = MAX(storage_block(BLOCKS[t]), 32u),
@@ -226,7 +226,7 @@ TEST(strange_activations_are_quantized_as_defined) {
 
 /* Every variant that this processor runs, whatever a device would choose, against the definition. */
 TEST(every_variant_has_the_same_bits) {
-    static const uint32_t ROWS[] = {1, 5, 16, 35};
+    static const uint32_t ROWS[] = {1, 4, 5, 7, 11, 16, 35};
     struct bench ref = bench_open("ref", 1);
     for (size_t t = 0; t < ARRAY_LEN(BLOCKS); t++) {
         enum { ROWS_MOST = 35, OUTPUTS = 37, COLS = 768 };
