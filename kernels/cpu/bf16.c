@@ -62,11 +62,12 @@ static struct bf16_rows round_rows(struct stream *s, const float *x, uint32_t ro
 
 /* Rows of a pass: as many as stay in a second-level cache, and enough that reading the weights
  * again for the next pass does not show. */
-static uint32_t rows_of_pass(uint32_t cols) {
+static uint32_t rows_of_pass(uint32_t rows, uint32_t cols) {
     enum { NEAR_BYTES = 1 << 20, ROWS_LEAST = 192 };
     size_t stride = bf16_stride(cols), room = CPU_PACK_BYTES / stride;
     CHECK(room > 0);
-    return (uint32_t)MIN(room, MAX(NEAR_BYTES / stride, (size_t)ROWS_LEAST));
+    uint32_t near = (uint32_t)MAX(NEAR_BYTES / stride, (size_t)ROWS_LEAST);
+    return MIN((uint32_t)room, cpu_even_pass(rows, near));
 }
 
 struct multiply_task {
@@ -90,7 +91,7 @@ void cpu_bf16_linear(struct stream *s, const struct op_linear *a) {
         return;
     }
 #endif
-    uint32_t pass = rows_of_pass(a->w->cols);
+    uint32_t pass = rows_of_pass(a->rows, a->w->cols);
     struct multiply_task task = {.variant = ((struct cpu_device *)s->dev)->bf16,
                                  .product = {.w = a->w, .out_stride = a->out_stride},
                                  .outputs_a_unit = BF16_UNIT};

@@ -43,6 +43,13 @@ static inline void cpu_loop(const struct stream *s, size_t unit_count, size_t wo
         run(ctx, i, 0);
 }
 
+/* Rows of each pass where about `near` stay in a cache: as many in all, a multiple of four, since a
+ * last one of a few rows would read all weights again. Up to an eighth more than `near`. */
+static inline uint32_t cpu_even_pass(uint32_t rows, uint32_t near) {
+    uint32_t passes = MAX((rows + near - 1 - near / 8) / near, 1u);
+    return ((rows + passes - 1) / passes + 3) / 4 * 4;
+}
+
 /* linear where w->compute is bf16 (bf16.c). */
 void cpu_bf16_linear(struct stream *s, const struct op_linear *a);
 /* expert_linear where w->compute is bf16. */

@@ -30,11 +30,12 @@ static void quantize_unit(void *ctx, size_t unit_idx, int thread_idx) {
 
 /* Rows of a pass: as many as stay in a second-level cache while panels meet them, and enough that
  * reading the panels again for the next pass does not show. */
-static uint32_t rows_of_pass(uint32_t cols) {
+static uint32_t rows_of_pass(uint32_t rows, uint32_t cols) {
     enum { NEAR_BYTES = 5 << 18, ROWS_LEAST = 128 };
     size_t stride = int8_stride(cols), room = CPU_PACK_BYTES / stride;
     CHECK(room > INT8_SPARE_ROWS);
-    return (uint32_t)MIN(room - INT8_SPARE_ROWS, MAX(NEAR_BYTES / stride, (size_t)ROWS_LEAST));
+    uint32_t near = (uint32_t)MAX(NEAR_BYTES / stride, (size_t)ROWS_LEAST);
+    return MIN((uint32_t)room - INT8_SPARE_ROWS, cpu_even_pass(rows, near));
 }
 
 /* The rows at x in the device's buffer, which holds them. */
@@ -85,7 +86,7 @@ static void multiply_unit(void *ctx, size_t unit_idx, int thread_idx) {
 
 void cpu_int8_linear(struct stream *s, const struct op_linear *a) {
     const struct int8_variant *v = ((struct cpu_device *)s->dev)->int8;
-    uint32_t pass = rows_of_pass(a->w->cols);
+    uint32_t pass = rows_of_pass(a->rows, a->w->cols);
     struct multiply_task task = {.variant = v,
                                  .product = {.w = a->w, .out_stride = a->out_stride},
                                  .panels = count_panels(v, a->w)};
