@@ -700,6 +700,40 @@ TEST(wordpiece_of_a_gguf_file) {
     tokenizer_free(&t);
 }
 
+/* Words of a vocabulary are text, not bytes that are spelled as other characters: "Ġ" is itself. */
+TEST(wordpieces_of_a_gguf_file_are_characters) {
+    static const char *const TOKENS[] = {"[UNK]", "[CLS]", "[SEP]", "\xE2\x96\x81é",
+                                         "\xE2\x96\x81Ġ"};
+    struct gguf_writer w;
+    struct tokenizer *t = NULL;
+    struct token_vec ids = {0};
+    struct error err;
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/trireme-vocab-%d.gguf", (int)getpid());
+    gguf_writer_init(&w, path);
+    gguf_put_string(&w, "general.architecture", bytes_str("any"));
+    gguf_put_string(&w, "tokenizer.ggml.model", bytes_str("bert"));
+    gguf_put_int(&w, "tokenizer.ggml.normalizer.lowercase", GGUF_BOOL, 0);
+    gguf_put_array(&w, "tokenizer.ggml.tokens", GGUF_STRING, ARRAY_LEN(TOKENS));
+    for (size_t i = 0; i < ARRAY_LEN(TOKENS); i++)
+        gguf_add_string(&w, bytes_str(TOKENS[i]));
+    gguf_put_array(&w, "tokenizer.ggml.token_type", GGUF_I32, ARRAY_LEN(TOKENS));
+    for (size_t i = 0; i < ARRAY_LEN(TOKENS); i++)
+        gguf_add_i32(&w, i < 3 ? 3 : 1);
+    if (gguf_write_begin(&w, &err) || gguf_write_end(&w, &err) || tokenizer_open(path, &t, &err))
+        check_fail(__FILE__, __LINE__, "%s", err.text);
+    unlink(path);
+    gguf_writer_release(&w);
+    EXPECT_EQ(tokenizer_encode(t, bytes_str("é Ġ"), 0, &ids, NULL), 0);
+    EXPECT(ids.count == 2 && ids.items[0] == 3 && ids.items[1] == 4);
+    struct buf text = {0};
+    tokenizer_detokenize(t, (struct tokens){ids.items, ids.count}, 0, &text);
+    EXPECT_STR(buf_text(&text), "é Ġ");
+    buf_release(&text);
+    vec_release(&ids);
+    tokenizer_free(&t);
+}
+
 TEST(bpe_of_pieces_in_a_gguf_file) {
     static const char NAME[] = "tests/goldens/text/sentencepiece.tokenizer.json";
     struct tokenizer *from = open_source(NAME), *t = convert(from, "gemma4", spell_as_it_is, NAME);

@@ -76,6 +76,33 @@ static size_t random_text(uint8_t *text, size_t max) {
     return len;
 }
 
+/* Where the pieces of "a中!文" end, by a pattern of Han characters that no scanner knows. */
+TEST(han_is_read_in_every_form) {
+    static const struct {
+        const char *pattern;
+        size_t ends[4], count;
+    } ROWS[] = {{"\\p{Han}", {1, 4, 5, 8}, 4},   {"\\P{Han}", {1, 4, 5, 8}, 4},
+                {"\\p{^Han}+", {1, 4, 5, 8}, 4}, {"[\\p{Han}!]+", {1, 8}, 2},
+                {"[^\\p{Han}a]", {4, 5, 8}, 3},  {"[\\P{Han}]", {1, 4, 5, 8}, 4},
+                {"[a\\p{Han}]+", {4, 5, 8}, 3}};
+    unicode_init();
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        static const char TEXT[] = "a中!文";
+        const char *const patterns[3] = {ROWS[i].pattern};
+        struct arena arena = {0};
+        struct splitter s;
+        struct split_scratch scratch = {0};
+        struct ends e = {.text = (const uint8_t *)TEXT};
+        EXPECT(load(&s, &arena, patterns, ""));
+        EXPECT(!splitter_run(&s, &scratch, bytes_str(TEXT), true, note_piece, &e, NULL, NULL));
+        if (e.count != ROWS[i].count || memcmp(e.ends, ROWS[i].ends, e.count * sizeof *e.ends))
+            check_fail(__FILE__, __LINE__, "%s: %zu pieces", ROWS[i].pattern, e.count);
+        split_scratch_release(&scratch);
+        splitter_release(&s);
+        arena_release(&arena);
+    }
+}
+
 TEST(stages_in_one_scanner_make_the_pieces_of_the_stages) {
     unicode_init();
     for (size_t k = 0; k < ARRAY_LEN(CASES); k++) {

@@ -324,6 +324,8 @@ TEST(what_is_left_out_is_refused_by_name) {
                 {"{{ {}|xmlattr }}", "no filter or test named 'xmlattr'"},
                 {"{{ 'a'|urlize }}", "no filter or test named 'urlize'"},
                 {"{{ lipsum() }}", "'lipsum' is undefined"},
+                {"{{ x[:, 1] }}", "a slice in a tuple"},
+                {"{{ x[1, 2, 1:2] }}", "a slice in a tuple"},
                 {"{{ (5).bit_count() }}", "has no attribute 'bit_count'"},
                 {"{{ 9223372036854775807 + 1 }}", "64 bits"},
                 {"{{ 0 - 9223372036854775807 - 2 }}", "64 bits"},
