@@ -21,4 +21,9 @@ struct call {
     enum genreq_dialect dialect; /* of a route that generates */
 };
 
+/* *out: a reference to the model of this name (empty: the only one). -1 with *err filled: it cannot serve
+ * now; where it could be loaded, that is asked for. */
+MUST_CHECK int call_find_model(struct gateway *gw, struct bytes name, struct served_model **out,
+                               struct api_error *err);
+
 #endif

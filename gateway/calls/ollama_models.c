@@ -6,8 +6,6 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "gateway/fields/field.h"
-#include "gateway/link/scheduler_link.h"
-#include "gateway/prompts/prepare.h"
 #include "gateway/watch/gateway_metrics.h"
 
 #define OLLAMA_VERSION "0.12.11" /* whose API this is */
@@ -119,14 +117,6 @@ int ollama_ps(const struct call *c, struct api_error *err) {
 
 /* ---- one model ---- */
 
-static int find_model(struct event_thread *thread, struct bytes name, struct served_model **out,
-                      struct api_error *err) {
-    enum model_found found = model_table_find(thread->gw->models, name, out);
-    if (found == MODEL_NOT_READY)
-        scheduler_link_want(thread->gw->link, name);
-    return found == MODEL_READY ? 0 : prepare_refuse_model(found, name, err);
-}
-
 static int read_show(struct genreq *g, struct bytes body, struct api_error *err) {
     static const struct field rows[] = {
         STRING_FIELD_ONCE("model", model, GENREQ_NAME_MAX, GENREQ_MODEL),
@@ -220,7 +210,7 @@ int ollama_show(const struct call *c, struct api_error *err) {
     genreq_init(&g, GENREQ_OLLAMA_CHAT);
     int rc = read_show(&g, c->req->body, err);
     if (rc == 0)
-        rc = find_model(c->thread, g.model, &m, err);
+        rc = call_find_model(c->thread->gw, g.model, &m, err);
     if (rc == 0)
         respond_model(c->req, m);
     served_model_put(m);
@@ -233,7 +223,7 @@ int ollama_load(struct event_thread *thread, struct http_request *req, const str
     struct served_model *m = NULL;
     struct buf body = {0};
     CHECK(genreq_asks_nothing(g));
-    if (find_model(thread, g->model, &m, err))
+    if (call_find_model(thread->gw, g->model, &m, err))
         return -1;
     buf_add_str(&body, "{\"model\":\"");
     buf_add_json(&body, bytes_str(m->name));
