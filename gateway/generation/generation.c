@@ -3,17 +3,14 @@
 #include <math.h>
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/log.h"
-#include "base/utf8.h"
-#include "formats/json.h"
 #include "gateway/answers/answer_room.h"
-#include "gateway/answers/error_response.h"
 #include "gateway/answers/gather.h"
 #include "gateway/calls/ollama_models.h"
 #include "gateway/calls/response_calls.h"
 #include "gateway/dialects/embed.h"
 #include "gateway/dialects/responses.h"
+#include "gateway/generation/generation_log.h"
 #include "gateway/generation/open_places.h"
 #include "gateway/generation/presentation.h"
 #include "gateway/link/request_id.h"
@@ -22,7 +19,6 @@
 #include "gateway/watch/key_metrics.h"
 #include "gateway/watch/model_metrics.h"
 #include "gateway/watch/request_log.h"
-#include "gateway/watch/trace_export.h"
 
 #define METRIC(id) (&gateway_metrics[GATEWAY_METRIC_##id])
 
@@ -49,84 +45,10 @@ static void unlist_generation(struct generation *gen) {
     atomic_fetch_sub(&thread->gw->open_count, 1);
 }
 
-/* A text into a record: cut where it is too long, between characters. */
-static void put_text(char out[TRACE_NAME_MAX], const char *text) {
-    size_t len = MIN(strlen(text), (size_t)TRACE_NAME_MAX - 1);
-    len = utf8_valid_prefix(text, len);
-    memcpy(out, text, len);
-    out[len] = 0;
-}
-
-static void tell_trace(const struct generation *gen, const struct request_line *line) {
-    struct trace_record r = {.context = gen->trace,
-                             .begin_us = wall_ms() * 1000 - line->duration_us,
-                             .duration_us = line->duration_us,
-                             .first_us = line->ttft_us,
-                             .queued_us = gen->queued_us,
-                             .prefill_us = gen->prefill_us,
-                             .path = line->path,
-                             .finish = line->finish,
-                             .prompt_tokens = line->prompt_tokens,
-                             .cached_tokens = line->cached_tokens,
-                             .output_tokens = line->output_tokens,
-                             .status = line->status};
-    put_text(r.model, line->model ? line->model : "");
-    put_text(r.request_id, line->id);
-    trace_export_add(gen->thread->gw->traces, &r);
-}
-
-static void write_line(struct generation *gen, const char *finish, int status) {
-    static const char *const PATHS[GENREQ_DIALECT_COUNT] = {
-        [GENREQ_CHAT] = "/v1/chat/completions",
-        [GENREQ_COMPLETIONS] = "/v1/completions",
-        [GENREQ_MESSAGES] = "/v1/messages",
-        [GENREQ_OLLAMA_CHAT] = "/api/chat",
-        [GENREQ_OLLAMA_GENERATE] = "/api/generate",
-        [GENREQ_RESPONSES] = "/v1/responses",
-        [GENREQ_COMPLETION] = "/completion",
-        [GENREQ_INFILL] = "/infill",
-        [GENREQ_EMBEDDINGS] = "/v1/embeddings",
-        [GENREQ_LLAMA_EMBEDDING] = "/embedding",
-        [GENREQ_OLLAMA_EMBED] = "/api/embed",
-        [GENREQ_OLLAMA_EMBEDDINGS] = "/api/embeddings",
-        [GENREQ_RERANK] = "/v1/rerank",
-        [GENREQ_SCORE] = "/v1/score",
-        [GENREQ_POOLING] = "/pooling",
-        [GENREQ_CLASSIFY] = "/classify",
-        [GENREQ_COHERE_EMBED] = "/v2/embed",
-        [GENREQ_GENERATE] = "/generate",
-        [GENREQ_TGI] = "/generate",
-        [GENREQ_TGI_STREAM] = "/generate_stream",
-        [GENREQ_TGI_ROOT] = "/",
-        [GENREQ_TOKENS] = "/inference/v1/generate",
-        [GENREQ_ENCODE] = "/encode",
-        [GENREQ_INVOCATION] = "/invocations",
-    };
-    const struct usage usage = answer_usage(&gen->answer);
-    const struct served_model *model = gen->terms.model;
-    char response[RESPONSE_ID_MAX];
-    response_id(gen->request.dialect, gen->number, response);
-    const struct request_line line = {.id = gen->id,
-                                      .response = strcmp(response, gen->id) != 0 ? response : NULL,
-                                      .trace = gen->trace.trace_id,
-                                      .path = PATHS[gen->request.dialect],
-                                      .model = model ? model->name : NULL,
-                                      .prompt_tokens = usage.prompt_tokens,
-                                      .cached_tokens = usage.cached_tokens,
-                                      .output_tokens = usage.completion_tokens,
-                                      .ttft_us = gen->first_us ? gen->first_us - gen->start_us : 0,
-                                      .duration_us = gen->thread->now_us - gen->start_us,
-                                      .finish = finish,
-                                      .status = status};
-    request_log_generation(&line);
-    if (*gen->trace.trace_id)
-        tell_trace(gen, &line);
-}
-
 void generation_end(struct generation *gen, const char *finish, int status) {
     CHECK(gen->thread);
     if (*gen->id)
-        write_line(gen, finish, status);
+        generation_log(gen, finish, status);
     for (uint32_t i = 0; i < gen->submission_count; i++)
         submission_release(&gen->submissions[i]);
     mem_free(gen->submissions);
@@ -226,19 +148,11 @@ static void name_request(struct generation *gen, struct http_request *req) {
     request_log_take(req);
 }
 
-/* Which of the metric's dialects it counts as; an invocation that is not read yet as what most are. */
-static int dialect_label(enum genreq_dialect dialect) {
-    return genreq_is_tgi(dialect)         ? GENREQ_TGI
-           : dialect == GENREQ_ENCODE     ? GENREQ_EMBEDDINGS
-           : dialect == GENREQ_INVOCATION ? GENREQ_CHAT
-                                          : (int)dialect;
-}
-
 int generation_open(struct event_thread *thread, struct http_request *req, struct genreq *g,
                     bool unread, struct u128 tenant, const struct bytes *stream,
                     struct api_error *err) {
     CHECK(!thread->opened);
-    metric_add_label(METRIC(REQUESTS), dialect_label(g->dialect), 1);
+    metric_add_label(METRIC(REQUESTS), generation_dialect_label(g->dialect), 1);
     struct u128 holder = open_holder(tenant, req->address);
     if (generation_take_place(thread->gw, holder, err)) {
         genreq_release(g);
@@ -266,7 +180,7 @@ struct generation *generation_open_gathered(struct event_thread *thread, struct 
                                             struct genreq *g, struct buf *body, struct u128 tenant,
                                             struct gather *gather, uint32_t idx) {
     CHECK(!g->stream && gather);
-    metric_add_label(METRIC(REQUESTS), dialect_label(g->dialect), 1);
+    metric_add_label(METRIC(REQUESTS), generation_dialect_label(g->dialect), 1);
     struct generation *gen = generation_new(thread, g);
     gen->body = *body;
     *body = (struct buf){0};
@@ -537,60 +451,15 @@ static void copy_terms(struct generation *gen, const struct wire_submit *s) {
     buf_add_bytes(&terms->stream, s->stream);
 }
 
-static void copy_prepared(struct prepared *p, const struct wire_submit *s) {
-    size_t bias = s->sampling.bias_ids.count;
-    *p = (struct prepared){.prompt_count = 1,
-                           .prompts = mem_calloc(1, sizeof *p->prompts),
-                           .max_tokens = mem_calloc(1, sizeof *p->max_tokens),
-                           .sampling = s->sampling};
-    vec_reserve(&p->prompts[0], s->prompt.count);
-    memcpy(p->prompts[0].items, s->prompt.ids, s->prompt.count * sizeof *s->prompt.ids);
-    p->prompts[0].count = s->prompt.count;
-    p->max_tokens[0] = s->max_tokens;
-    p->bias_ids = mem_calloc(bias + 1, sizeof *p->bias_ids);
-    p->bias_values = mem_calloc(bias + 1, sizeof *p->bias_values);
-    if (bias) {
-        memcpy(p->bias_ids, s->sampling.bias_ids.items, bias * sizeof *p->bias_ids);
-        memcpy(p->bias_values, s->sampling.bias_values.items, bias * sizeof *p->bias_values);
-    }
-    p->sampling.bias_ids = (struct u32s){p->bias_ids, bias};
-    p->sampling.bias_values = (struct f32s){p->bias_values, bias};
-    buf_add_bytes(&p->dry_breakers, s->sampling.dry_breakers);
-    p->sampling.dry_breakers = buf_bytes(&p->dry_breakers);
-    buf_add_bytes(&p->allowed, s->sampling.allowed);
-    p->sampling.allowed = buf_bytes(&p->allowed);
-    vec_reserve(&p->bad_words, s->sampling.bad_words.count);
-    for (size_t i = 0; i < s->sampling.bad_words.count; i++)
-        vec_push(&p->bad_words, s->sampling.bad_words.items[i]);
-    p->sampling.bad_words = (struct u32s){p->bad_words.items, p->bad_words.count};
-    p->stop_token_count = (uint32_t)s->stop_tokens.count;
-    if (s->stop_tokens.count)
-        memcpy(p->stop_tokens, s->stop_tokens.items, s->stop_tokens.count * sizeof *p->stop_tokens);
-    buf_add_bytes(&p->grammar, s->grammar);
-}
-
-/* How the answer is read, as the gateway before found out from the prompt. */
-static int restore_parse(struct prepared *p, const struct presentation *shown, struct error *err) {
-    p->parse = (struct parse_config){.reasoning = reasoning_format_find(shown->reasoning),
-                                     .calls = call_format_find(shown->calls),
-                                     .in_reasoning = shown->in_reasoning,
-                                     .in_call = shown->in_call};
-    int rc = p->parse.calls ? parse_tools_new(shown->tools.len ? shown->tools : bytes_str("[]"),
-                                              &p->parse_tools, err)
-                            : 0;
-    p->parse.tools = p->parse_tools;
-    return rc;
-}
-
 /* 0, or ERR_INVALID: this gateway cannot write such a stream. */
 static int restore(struct generation *gen, const struct taken_up *from, struct error *err) {
     const struct wire_submit *s = &from->submit;
     uint32_t choice_count = (uint32_t)s->choice_count;
     struct api_error api;
     copy_terms(gen, s);
-    copy_prepared(&gen->terms.prepared, s);
+    presentation_prepared(s, &gen->terms.prepared);
     gen->terms.prepared.stop_patterns = from->stop_patterns;
-    if (restore_parse(&gen->terms.prepared, &from->shown, err))
+    if (presentation_parse(&from->shown, &gen->terms.prepared, err))
         return ERR_INVALID;
     if (prepare_thinking_end(&gen->request, gen->terms.model->text, &gen->terms.prepared, &api))
         return error_set(err, ERR_INVALID, "%s", api.text);

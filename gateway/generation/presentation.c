@@ -169,3 +169,49 @@ int presentation_read(struct bytes text, struct genreq *g, struct presentation *
     json_reader_release(&r);
     return ok ? 0 : error_set(err, ERR_INVALID, "the stream cannot be read here: %s", r.error.text);
 }
+
+/* ---- taken up again ---- */
+
+void presentation_prepared(const struct wire_submit *s, struct prepared *p) {
+    size_t bias = s->sampling.bias_ids.count;
+    *p = (struct prepared){.prompt_count = 1,
+                           .prompts = mem_calloc(1, sizeof *p->prompts),
+                           .max_tokens = mem_calloc(1, sizeof *p->max_tokens),
+                           .sampling = s->sampling};
+    vec_reserve(&p->prompts[0], s->prompt.count);
+    memcpy(p->prompts[0].items, s->prompt.ids, s->prompt.count * sizeof *s->prompt.ids);
+    p->prompts[0].count = s->prompt.count;
+    p->max_tokens[0] = s->max_tokens;
+    p->bias_ids = mem_calloc(bias + 1, sizeof *p->bias_ids);
+    p->bias_values = mem_calloc(bias + 1, sizeof *p->bias_values);
+    if (bias) {
+        memcpy(p->bias_ids, s->sampling.bias_ids.items, bias * sizeof *p->bias_ids);
+        memcpy(p->bias_values, s->sampling.bias_values.items, bias * sizeof *p->bias_values);
+    }
+    p->sampling.bias_ids = (struct u32s){p->bias_ids, bias};
+    p->sampling.bias_values = (struct f32s){p->bias_values, bias};
+    buf_add_bytes(&p->dry_breakers, s->sampling.dry_breakers);
+    p->sampling.dry_breakers = buf_bytes(&p->dry_breakers);
+    buf_add_bytes(&p->allowed, s->sampling.allowed);
+    p->sampling.allowed = buf_bytes(&p->allowed);
+    vec_reserve(&p->bad_words, s->sampling.bad_words.count);
+    for (size_t i = 0; i < s->sampling.bad_words.count; i++)
+        vec_push(&p->bad_words, s->sampling.bad_words.items[i]);
+    p->sampling.bad_words = (struct u32s){p->bad_words.items, p->bad_words.count};
+    p->stop_token_count = (uint32_t)s->stop_tokens.count;
+    if (s->stop_tokens.count)
+        memcpy(p->stop_tokens, s->stop_tokens.items, s->stop_tokens.count * sizeof *p->stop_tokens);
+    buf_add_bytes(&p->grammar, s->grammar);
+}
+
+int presentation_parse(const struct presentation *shown, struct prepared *p, struct error *err) {
+    p->parse = (struct parse_config){.reasoning = reasoning_format_find(shown->reasoning),
+                                     .calls = call_format_find(shown->calls),
+                                     .in_reasoning = shown->in_reasoning,
+                                     .in_call = shown->in_call};
+    int rc = p->parse.calls ? parse_tools_new(shown->tools.len ? shown->tools : bytes_str("[]"),
+                                              &p->parse_tools, err)
+                            : 0;
+    p->parse.tools = p->parse_tools;
+    return rc;
+}

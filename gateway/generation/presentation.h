@@ -24,5 +24,12 @@ void presentation_write(const struct genreq *g, const struct parse_config *parse
  * texts are in g's arena. 0, or ERR_INVALID; g must be released either way. */
 MUST_CHECK int presentation_read(struct bytes text, struct genreq *g, struct presentation *out,
                                  struct error *err);
+/* What was prepared for the request that the scheduler has: its one prompt, and how it is sampled.
+ * Copies; *out is released by the caller. */
+void presentation_prepared(const struct wire_submit *s, struct prepared *out);
+/* How the answer is read, as the gateway before found out from the prompt, into p. ERR_INVALID: its tools
+ * make no sense here. */
+MUST_CHECK int presentation_parse(const struct presentation *shown, struct prepared *p,
+                                  struct error *err);
 
 #endif
