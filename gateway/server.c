@@ -11,9 +11,12 @@
 #include "gateway/calls/call.h"
 #include "gateway/calls/describe.h"
 #include "gateway/calls/health.h"
+#include "gateway/calls/loads.h"
 #include "gateway/calls/model_control.h"
+#include "gateway/calls/model_events.h"
 #include "gateway/calls/ollama_models.h"
 #include "gateway/calls/openapi.h"
+#include "gateway/calls/refused.h"
 #include "gateway/calls/response_calls.h"
 #include "gateway/calls/text_calls.h"
 #include "gateway/dialects/anthropic.h"
@@ -79,10 +82,21 @@ static int on_sglang(const struct call *c, struct api_error *err) {
 }
 
 static int on_stream(const struct call *c, struct api_error *err) {
-    return resume_open(c->thread, c->req, c->tenant, c->rest, err);
+/* A stream's name: the rest of the path, else ?conv_id=NAME. Empty where neither can be one. */
+static struct bytes stream_name(const struct call *c, char text[WIRE_MAX_STREAM + 1]) {
+    if (c->rest.len)
+        return c->rest;
+    int len = http_query_find(c->req->query, "conv_id", text, WIRE_MAX_STREAM + 1);
+    return bytes_of(text, (size_t)MAX(len, 0));
+}
+
+    char text[WIRE_MAX_STREAM + 1];
+    return resume_open(c->thread, c->req, c->tenant, stream_name(c, text), err);
 }
 static int on_stream_delete(const struct call *c, struct api_error *err) {
-    return resume_give_up(c->thread, c->req, c->tenant, c->rest, err);
+
+    char text[WIRE_MAX_STREAM + 1];
+    return resume_give_up(c->thread, c->req, c->tenant, stream_name(c, text), err);
 }
 static int on_live(const struct call *c, struct api_error *err) {
     http_respond(c->req, 200, JSON_TYPE, NULL, 0, bytes_str("{\"status\":\"ok\"}\n"));
@@ -122,29 +136,6 @@ static int on_version(const struct call *c, struct api_error *err) {
     http_respond(c->req, 200, JSON_TYPE, NULL, 0,
                  bytes_str("{\"version\":\"" TRIREME_VERSION "\"}\n"));
     return 0;
-}
-
-/* llama.cpp's files of a slot's cache: here prefixes are found by their tokens, and no slot is a
- * client's. As llama-server without a folder for them. */
-static int on_slot_action(const struct call *c, struct api_error *err) {
-    (void)c;
-    api_error_set(err, API_UNSUPPORTED, NULL,
-                  "this server has no slots to save, restore or erase: it finds the beginnings of "
-                  "prompts that it has computed by itself, and GET /slots only counts requests");
-    err->status = 501;
-    err->type = "not_supported_error";
-    return -1;
-}
-
-/* SGLang's: what is computed goes when its room is needed, and no client may take another's. */
-static int on_flush_cache(const struct call *c, struct api_error *err) {
-    (void)c;
-    api_error_set(err, API_UNSUPPORTED, NULL,
-                  "this server drops computed prefixes by itself, when their room is needed; send "
-                  "another 'cache_salt' for requests that shall not find those of before");
-    err->status = 501;
-    err->type = "not_supported_error";
-    return -1;
 }
 
 /* llama.cpp's: there are none. */
@@ -197,6 +188,8 @@ static const struct route {
     CALL("/v1/stream/", HTTP_GET, false, false, on_stream, NULL),
     CALL("/v1/stream/", HTTP_DELETE, false, false, on_stream_delete, NULL),
     GENERATE("/api/chat", on_generate, GENREQ_OLLAMA_CHAT, &fields_ollama_chat),
+    CALL("/v1/stream", HTTP_GET, false, false, on_stream, NULL), /* by ?conv_id= */
+    CALL("/v1/stream", HTTP_DELETE, false, false, on_stream_delete, NULL),
     GENERATE("/api/generate", on_generate, GENREQ_OLLAMA_GENERATE, &fields_ollama_generate),
     CALL("/api/tags", HTTP_GET, false, false, ollama_tags, NULL),
     CALL("/api/ps", HTTP_GET, false, false, ollama_ps, NULL),
@@ -215,8 +208,6 @@ static const struct route {
     CALL("/abort_request", HTTP_POST, false, false, abort_requests, &fields_abort),
     GENERATE("/encode", on_generate, GENREQ_ENCODE, &fields_encode),
     GENERATE("/invocations", on_generate, GENREQ_INVOCATION, &fields_chat),
-    CALL("/flush_cache", HTTP_GET, false, false, on_flush_cache, NULL),
-    CALL("/flush_cache", HTTP_POST, false, false, on_flush_cache, NULL),
     GENERATE("/generate_stream", on_generate, GENREQ_TGI_STREAM, &fields_tgi),
     GENERATE("/", on_generate, GENREQ_TGI_ROOT, &fields_tgi),
     GENERATE("/inference/v1/generate", on_generate, GENREQ_TOKENS, &fields_tokens),
@@ -258,6 +249,8 @@ static const struct route {
     CALL("/models/load", HTTP_POST, false, false, model_control_load, &fields_model_control),
     CALL("/models/reload", HTTP_POST, false, false, model_control_reload, &fields_model_control),
     CALL("/models/add", HTTP_POST, false, false, model_control_add, &fields_model_control),
+    CALL("/anthropic/v1/models", HTTP_GET, false, false, describe_models, NULL),
+    CALL("/models/sse", HTTP_GET, false, false, model_events_follow, NULL),
     CALL("/models/remove", HTTP_POST, false, false, model_control_remove, &fields_model_control),
     CALL("/models/unload", HTTP_POST, false, false, model_control_unload, &fields_model_control),
     CALL("/health", HTTP_GET, true, true, on_live, NULL),
@@ -274,7 +267,10 @@ static const struct route {
     CALL("/load", HTTP_GET, false, true, describe_load, NULL),
     CALL("/lora-adapters", HTTP_GET, false, false, on_adapters, NULL),
     CALL("/props", HTTP_GET, false, false, describe_props, NULL),
+    CALL("/prometheus/metrics", HTTP_GET, false, true, on_metrics, NULL),
     CALL("/info", HTTP_GET, false, false, describe_info, NULL),
+    CALL("/get_load", HTTP_GET, false, true, loads_get_old, NULL),
+    CALL("/v1/loads", HTTP_GET, false, true, loads_get, NULL),
     CALL("/get_model_info", HTTP_GET, false, false, describe_model_info, NULL),
     CALL("/model_info", HTTP_GET, false, false, describe_model_info, NULL),
     CALL("/server_info", HTTP_GET, false, false, describe_server_info, NULL),
@@ -389,7 +385,8 @@ static const struct route *admit(struct gateway *gw, struct call *call) {
         return NULL;
     }
     if (!route) {
-        api_error_set(&err, API_NOT_FOUND, NULL, "there is nothing at this path");
+        if (!refused_call(req->path, &err))
+            api_error_set(&err, API_NOT_FOUND, NULL, "there is nothing at this path");
         error_respond(req, &err);
         return NULL;
     }

@@ -12,10 +12,14 @@
 /* Small documents of our own, so cJSON writes them. What clients send is read by the strict reader of
  * field.h instead. */
 
-/* Returns owned. */
-static cJSON *model_document(const struct model_info *info) {
+const char *describe_state(enum model_state state) {
     static const char *const STATES[] = {
         [MODEL_UNLOADED] = "unloaded", [MODEL_LOADING] = "loading", [MODEL_LOADED] = "loaded"};
+    return STATES[state];
+}
+
+/* Returns owned. */
+static cJSON *model_document(const struct model_info *info) {
     cJSON *model = cJSON_CreateObject();
     char created[32];
     struct tm tm;
@@ -34,7 +38,7 @@ static cJSON *model_document(const struct model_info *info) {
         cJSON_AddNumberToObject(model, "max_input_tokens", info->max_context);
     }
     cJSON *status = cJSON_AddObjectToObject(model, "status"); /* as llama-server's router has it */
-    cJSON_AddStringToObject(status, "value", STATES[info->state]);
+    cJSON_AddStringToObject(status, "value", describe_state(info->state));
     return model;
 }
 

@@ -1,13 +1,16 @@
 /*
  * describe.h - what a gateway tells of its models and of itself, as the clients of each peer ask for it.
  *
- * All are handlers (call.h). Where a path names no model, it is that of ?model=NAME, else the one for
+ * All but describe_state are handlers (call.h). Where a path names no model, it is that of ?model=NAME, else the one for
  * requests that name none; a model that is not ready is refused as a request to it would be.
  */
 #ifndef GATEWAY_CALLS_DESCRIBE_H
 #define GATEWAY_CALLS_DESCRIBE_H
 
 #include "gateway/calls/call.h"
+
+/* What is called so in llama-server's words. */
+const char *describe_state(enum model_state state);
 
 /* The models that this key may use: OpenAI's list, which is Anthropic's one page too. */
 int describe_models(const struct call *c, struct api_error *err);

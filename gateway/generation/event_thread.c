@@ -17,7 +17,7 @@ void event_thread_free(struct event_thread **out) {
     if (!thread)
         return;
     CHECK(!thread->generations.first && !thread->opened && !thread->followers && !thread->resumes &&
-          !thread->model_waiters);
+          !thread->model_waiters && !thread->model_followers);
     submission_map_release(&thread->submissions);
     outbox_release(&thread->outbox);
     buf_release(&thread->scratch.out);

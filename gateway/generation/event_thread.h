@@ -24,6 +24,7 @@ enum {
 
 struct generation;
 struct follower;
+struct model_follower;
 struct resume;
 struct model_waiter;
 
@@ -57,7 +58,8 @@ struct event_thread {
     int64_t busy_ms;       /* thread 0: when there was last something to do; 0: calm since a trim */
     int64_t output_tokens; /* taken and not yet in the metrics */
     struct health_waiters health;
-    struct follower *followers; /* of response_calls.h */
+    struct follower *followers;             /* of response_calls.h */
+    struct model_follower *model_followers; /* of model_events.h */
     struct scratch scratch;
 };
 

@@ -5,6 +5,7 @@
 #include "gateway/answers/answer_room.h"
 #include "gateway/calls/health.h"
 #include "gateway/calls/model_control.h"
+#include "gateway/calls/model_events.h"
 #include "gateway/calls/response_calls.h"
 #include "gateway/calls/text_calls.h"
 #include "gateway/generation/generation.h"
@@ -51,6 +52,7 @@ static void on_mail(struct event_thread *thread, struct mail *mail) {
     case MAIL_MODELS:
         generation_list_each(&thread->generations, generation_try);
         resume_tick(thread);
+        model_events_turn(thread);
         break;
     case MAIL_TEXT:
         text_call_on_done(mail->text);
@@ -133,6 +135,7 @@ void turn_tick(struct event_thread *thread) {
         go_on(thread);
     }
     resume_tick(thread);
+    model_events_turn(thread);
     outbox_flush_acks(&thread->outbox, thread->now_ms, true);
     health_tick(thread);
     trim(thread);
@@ -140,8 +143,8 @@ void turn_tick(struct event_thread *thread) {
 
 bool turn_waits(const struct event_thread *thread) {
     return thread->generations.first || thread->opened || thread->followers || thread->resumes ||
-           thread->model_waiters || thread->health.count || thread->outbox.acks.count ||
-           thread->round_goes_on || thread->busy_ms;
+           thread->model_waiters || thread->model_followers || thread->health.count ||
+           thread->outbox.acks.count || thread->round_goes_on || thread->busy_ms;
 }
 
 void turn_end(struct event_thread *thread) {

@@ -209,6 +209,23 @@ void model_metrics_lost(void) {
     pthread_mutex_unlock(&models_lock);
 }
 
+void model_metrics_load(const char *name, struct model_load *out) {
+    *out = (struct model_load){0};
+    pthread_mutex_lock(&models_lock);
+    const struct model *m = find(bytes_str(name));
+    if (m) {
+        const struct metric *rows = m->rows;
+        *out = (struct model_load){
+            .running = (uint32_t)metric_value(&rows[MODEL_METRIC_RUNNING], 0),
+            .waiting = (uint32_t)metric_value(&rows[MODEL_METRIC_WAITING], 0),
+            .slots = (uint32_t)metric_value(&rows[MODEL_METRIC_SLOTS], 0),
+            .tokens = (uint64_t)metric_value(&rows[MODEL_METRIC_BLOCKS], 0) * m->block_tokens,
+            .tokens_used =
+                (uint64_t)metric_value(&rows[MODEL_METRIC_BLOCKS_USED], 0) * m->block_tokens};
+    }
+    pthread_mutex_unlock(&models_lock);
+}
+
 void model_metrics_write_info(struct buf *out) {
     static const char NAME[] = "vllm:cache_config_info";
     pthread_mutex_lock(&models_lock);

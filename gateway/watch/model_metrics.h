@@ -75,6 +75,13 @@ struct metric *model_metrics_of(const char *name);
 void model_metrics_tell(const struct wire_status *status);
 /* The scheduler is gone: nothing runs or waits, as far as anybody knows. Counters stay. */
 void model_metrics_lost(void);
+/* What the scheduler told last of a model, of all its replicas together; zeroes: nothing. */
+struct model_load {
+    uint32_t running, waiting;    /* sequences */
+    uint32_t slots;               /* that can run at once */
+    uint64_t tokens, tokens_used; /* that the KV cache holds, and that are of running sequences */
+};
+void model_metrics_load(const char *name, struct model_load *out);
 /* Appends, as Prometheus text, what is told by labels alone: vllm:cache_config_info, for each model
  * whose blocks are known. */
 void model_metrics_write_info(struct buf *out);

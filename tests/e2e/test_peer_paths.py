@@ -54,6 +54,29 @@ def test_aborts():
         s.wait(lambda: open_requests() == 0, 20, "no request open")
 
 
+def test_loads():
+    """What the scheduler told, while requests run; and what other servers have and this one does not."""
+    with Serve(args=["--slots", "8", "--min-step-ms", "20"]) as s:
+        calm = json.loads(s.get("/v1/loads")[1])
+        assert calm["loads"][0]["dp_rank"] == 0 and calm["loads"][0]["num_total_reqs"] == 0 and calm["loads"][0]["max_running_requests"] == 8, calm
+        assert calm["loads"][0]["max_total_num_tokens"] > 0 and calm["timestamp"] and calm["version"], calm
+        gone = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+        gone.request("POST", "/v1/completions", json.dumps({"prompt": "Once", "n": 3, "max_tokens": 1900, "ignore_eos": True}), {"Content-Type": "application/json"})
+        load = lambda: json.loads(s.get("/get_load")[1])[0]
+        s.wait(lambda: load()["num_reqs"] == 3 and load()["num_tokens"] > 0, 20, "three running sequences")
+        lines = s.get("/v1/loads?format=prometheus&include=core,queues")[1].splitlines()
+        assert 'sglang_num_running_reqs{dp_rank="0"} 3' in lines, lines
+        assert json.loads(s.get("/v1/loads?dp_rank=0")[1])["loads"][0]["token_usage"] > 0
+        gone.close()
+        for query in ("dp_rank=1", "dp_rank=x", "include=cores", "format=xml"):
+            status, body = s.get(f"/v1/loads?{query}")
+            assert status == 400 and json.loads(body)["error"]["param"] == query.split("=")[0], body
+        for path in ("/sleep", "/v1/audio/transcriptions", "/update_weights_from_disk", "/flush_cache", "/v1/load_lora_adapter", "/v1/streams", "/slots/0"):
+            status, body, _ = s.post(path, {})
+            assert status == 501 and path[:6] in body["error"]["message"], (path, body)
+        assert s.post("/v1/audio", {})[0] == s.post("/sleepy", {})[0] == 404
+
+
 def test_invocations():
     """Each body is answered as on the path whose it is; one of none is refused."""
     with Serve() as s:
