@@ -21,6 +21,7 @@
 #include "gateway/calls/text_calls.h"
 #include "gateway/dialects/anthropic.h"
 #include "gateway/dialects/embed.h"
+#include "gateway/dialects/labels.h"
 #include "gateway/dialects/responses.h"
 #include "gateway/generation/generation.h"
 #include "gateway/generation/resume.h"
@@ -81,7 +82,6 @@ static int on_sglang(const struct call *c, struct api_error *err) {
     return gather_is_wanted(c->req->body) ? on_gather(c, err) : on_generate(c, err);
 }
 
-static int on_stream(const struct call *c, struct api_error *err) {
 /* A stream's name: the rest of the path, else ?conv_id=NAME. Empty where neither can be one. */
 static struct bytes stream_name(const struct call *c, char text[WIRE_MAX_STREAM + 1]) {
     if (c->rest.len)
@@ -90,11 +90,12 @@ static struct bytes stream_name(const struct call *c, char text[WIRE_MAX_STREAM 
     return bytes_of(text, (size_t)MAX(len, 0));
 }
 
+static int on_stream(const struct call *c, struct api_error *err) {
     char text[WIRE_MAX_STREAM + 1];
     return resume_open(c->thread, c->req, c->tenant, stream_name(c, text), err);
 }
-static int on_stream_delete(const struct call *c, struct api_error *err) {
 
+static int on_stream_delete(const struct call *c, struct api_error *err) {
     char text[WIRE_MAX_STREAM + 1];
     return resume_give_up(c->thread, c->req, c->tenant, stream_name(c, text), err);
 }
@@ -187,9 +188,9 @@ static const struct route {
     CALL("/v1/responses/", HTTP_POST, false, false, response_call_cancel, NULL),
     CALL("/v1/stream/", HTTP_GET, false, false, on_stream, NULL),
     CALL("/v1/stream/", HTTP_DELETE, false, false, on_stream_delete, NULL),
-    GENERATE("/api/chat", on_generate, GENREQ_OLLAMA_CHAT, &fields_ollama_chat),
     CALL("/v1/stream", HTTP_GET, false, false, on_stream, NULL), /* by ?conv_id= */
     CALL("/v1/stream", HTTP_DELETE, false, false, on_stream_delete, NULL),
+    GENERATE("/api/chat", on_generate, GENREQ_OLLAMA_CHAT, &fields_ollama_chat),
     GENERATE("/api/generate", on_generate, GENREQ_OLLAMA_GENERATE, &fields_ollama_generate),
     CALL("/api/tags", HTTP_GET, false, false, ollama_tags, NULL),
     CALL("/api/ps", HTTP_GET, false, false, ollama_ps, NULL),
@@ -226,7 +227,9 @@ static const struct route {
     GENERATE("/reranking", on_generate, GENREQ_RERANK, &fields_rerank),
     GENERATE("/v1/score", on_generate, GENREQ_SCORE, &fields_score),
     GENERATE("/score", on_generate, GENREQ_SCORE, &fields_score),
-    CALL("/slots/", HTTP_POST, false, false, on_slot_action, NULL),
+    GENERATE("/generative_scoring", on_generate, GENREQ_GENERATIVE_SCORING,
+             &fields_generative_scoring),
+    GENERATE("/get_ppl", on_generate, GENREQ_PPL, &fields_ppl),
     CALL("/slots", HTTP_GET, false, true, describe_slots, NULL),
     CALL("/tokenizer_info", HTTP_GET, false, false, text_call_tokenizer_info, NULL),
     CALL("/v1/chat/completions/render", HTTP_POST, false, false, text_call_render, &fields_chat),
@@ -246,11 +249,11 @@ static const struct route {
     CALL("/v1/models", HTTP_GET, false, false, describe_models, NULL),
     CALL("/models", HTTP_GET, false, false, describe_models, NULL),
     CALL("/v1/models/", HTTP_GET, false, false, describe_model, NULL),
+    CALL("/anthropic/v1/models", HTTP_GET, false, false, describe_models, NULL),
+    CALL("/models/sse", HTTP_GET, false, false, model_events_follow, NULL),
     CALL("/models/load", HTTP_POST, false, false, model_control_load, &fields_model_control),
     CALL("/models/reload", HTTP_POST, false, false, model_control_reload, &fields_model_control),
     CALL("/models/add", HTTP_POST, false, false, model_control_add, &fields_model_control),
-    CALL("/anthropic/v1/models", HTTP_GET, false, false, describe_models, NULL),
-    CALL("/models/sse", HTTP_GET, false, false, model_events_follow, NULL),
     CALL("/models/remove", HTTP_POST, false, false, model_control_remove, &fields_model_control),
     CALL("/models/unload", HTTP_POST, false, false, model_control_unload, &fields_model_control),
     CALL("/health", HTTP_GET, true, true, on_live, NULL),
@@ -264,13 +267,13 @@ static const struct route {
     CALL("/health/e2e", HTTP_GET, true, true, health_on_e2e, NULL),
     CALL("/metrics", HTTP_GET, false, true, on_metrics, NULL),
     CALL("/version", HTTP_GET, false, false, on_version, NULL),
-    CALL("/load", HTTP_GET, false, true, describe_load, NULL),
-    CALL("/lora-adapters", HTTP_GET, false, false, on_adapters, NULL),
-    CALL("/props", HTTP_GET, false, false, describe_props, NULL),
     CALL("/prometheus/metrics", HTTP_GET, false, true, on_metrics, NULL),
-    CALL("/info", HTTP_GET, false, false, describe_info, NULL),
+    CALL("/load", HTTP_GET, false, true, describe_load, NULL),
     CALL("/get_load", HTTP_GET, false, true, loads_get_old, NULL),
     CALL("/v1/loads", HTTP_GET, false, true, loads_get, NULL),
+    CALL("/lora-adapters", HTTP_GET, false, false, on_adapters, NULL),
+    CALL("/props", HTTP_GET, false, false, describe_props, NULL),
+    CALL("/info", HTTP_GET, false, false, describe_info, NULL),
     CALL("/get_model_info", HTTP_GET, false, false, describe_model_info, NULL),
     CALL("/model_info", HTTP_GET, false, false, describe_model_info, NULL),
     CALL("/server_info", HTTP_GET, false, false, describe_server_info, NULL),

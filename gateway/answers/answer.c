@@ -5,6 +5,7 @@
 #include "gateway/answers/whole_body.h"
 #include "gateway/dialects/anthropic.h"
 #include "gateway/dialects/embed.h"
+#include "gateway/dialects/labels.h"
 #include "gateway/dialects/responses.h"
 #include "gateway/dialects/sglang.h"
 #include "gateway/dialects/tgi.h"
@@ -50,6 +51,9 @@ const struct answer_form *answer_form_of(enum genreq_dialect dialect) {
         [GENREQ_TGI_ROOT] = &answer_tgi,
         [GENREQ_TOKENS] = &answer_tokens,
         [GENREQ_ENCODE] = &answer_encode,
+        [GENREQ_GENERATIVE_SCORING] = &answer_labels,
+        [GENREQ_LABEL_SCORES] = &answer_labels,
+        [GENREQ_PPL] = &answer_labels,
     };
     CHECK((size_t)dialect < ARRAY_LEN(FORMS));
     return FORMS[dialect];
@@ -215,6 +219,11 @@ static void note_prompt_token(const struct answer *a, struct choice *c,
         sub++;
     if (sub == end)
         return;
+    if (genreq_scores_tokens(a->writer.dialect)) {
+        if (lp->count && !isnan(lp->values[0])) /* the first of a text has none */
+            c->logprob_sum += (double)lp->values[0];
+        return;
+    }
     struct token_logprobs shown = *lp;
     shown.count = MIN(shown.count, 1 + a->top_prompt_logprobs);
     const bool is_named = a->writer.dialect == GENREQ_GENERATE || genreq_is_tgi(a->writer.dialect);

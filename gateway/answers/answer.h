@@ -105,10 +105,17 @@ struct answer {
     struct scratch *scratch;              /* borrowed: the thread's */
     const struct submission *submissions; /* borrowed: the generation's, in order of index */
     uint32_t submission_count;
+/* How the probabilities of labels are shown (labels.h). */
+struct labels_form {
+    uint32_t count; /* of each item */
+    bool softmax;
+};
+
     bool stream;             /* events; else one object */
     struct event_ids ids;    /* on: the stream can be resumed */
     struct embed_form embed; /* of a dialect that has vectors */
-    bool logprobs;           /* wanted, and */
+    struct labels_form labels;
+    bool logprobs; /* wanted, and */
     bool token_ids;
     bool tokens_as_ids; /* log-probabilities call tokens so */
     bool timings;       /* of OpenAI's dialects: how long it took, */

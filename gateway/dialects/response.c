@@ -48,6 +48,9 @@ static const struct shape shapes[GENREQ_DIALECT_COUNT] = {
     [GENREQ_TOKENS] = {.id_prefix = "generate-tokens-"},
     [GENREQ_ENCODE] = {.id_prefix = "embd-"},
     [GENREQ_INVOCATION] = {.id_prefix = "gen-"},
+    [GENREQ_GENERATIVE_SCORING] = {.id_prefix = "generative-scoring-"},
+    [GENREQ_LABEL_SCORES] = {.id_prefix = "score-"},
+    [GENREQ_PPL] = {.id_prefix = "ppl-"},
 };
 
 #define ADD(out, literal) buf_add((out), (literal), sizeof(literal) - 1)

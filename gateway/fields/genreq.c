@@ -3,6 +3,7 @@
 #include "formats/json.h"
 #include "gateway/dialects/anthropic.h"
 #include "gateway/dialects/embed.h"
+#include "gateway/dialects/labels.h"
 #include "gateway/dialects/responses.h"
 #include "gateway/fields/field.h"
 
@@ -75,6 +76,9 @@ static int (*const parsers[GENREQ_DIALECT_COUNT])(struct genreq *g, struct bytes
     [GENREQ_CLASSIFY] = classify_parse,
     [GENREQ_COHERE_EMBED] = cohere_embed_parse,
     [GENREQ_ENCODE] = encode_parse,
+    [GENREQ_GENERATIVE_SCORING] = generative_scoring_parse,
+    [GENREQ_LABEL_SCORES] = label_scores_parse,
+    [GENREQ_PPL] = ppl_parse,
 };
 
 /* As vLLM, SGLang and TGI read what SageMaker sends: the first of these members decides. */
@@ -121,6 +125,8 @@ int genreq_parse(struct genreq *g, enum genreq_dialect dialect, struct bytes bod
         return -1;
     if (dialect == GENREQ_GENERATE && tgi_is_body(body))
         dialect = GENREQ_TGI;
+    if (dialect == GENREQ_SCORE && labels_is_body(body))
+        dialect = GENREQ_LABEL_SCORES;
     if (dialect != g->dialect) {
         genreq_release(g);
         genreq_init(g, dialect);

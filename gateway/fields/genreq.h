@@ -35,6 +35,7 @@ enum {
     GENREQ_TOP_LOGPROBS_MAX = 20,
     GENREQ_MESSAGES_MAX = 16384,
     GENREQ_NAME_MAX = 256, /* model names and other short strings */
+    GENREQ_INSTRUCTION_MAX = 16 << 10,
     GENREQ_USER_MAX = 512,
     GENREQ_FILES_MAX = 1024, /* of an infill */
     GENREQ_DEPTH_MAX = 64,   /* nesting of the body */
@@ -71,6 +72,10 @@ enum genreq_dialect {
     GENREQ_TGI_ROOT = 21,
     GENREQ_ENCODE = 22,     /* vectors, SGLang's */
     GENREQ_INVOCATION = 23, /* SageMaker's: the body says which other one it is of */
+    /* how likely tokens are (labels.h): vLLM's, SGLang's, LMDeploy's */
+    GENREQ_GENERATIVE_SCORING = 24,
+    GENREQ_LABEL_SCORES = 25,
+    GENREQ_PPL = 26,
     GENREQ_DIALECT_COUNT
 };
 
@@ -133,6 +138,9 @@ struct genreq_kept {
 /* What becomes of a vector before it is shown. */
 enum embed_normalize { EMBED_AS_THE_MODEL, EMBED_AS_IT_IS, EMBED_NORMALIZE };
 
+/* What vLLM's /pooling is for. */
+enum embed_task { EMBED_TASK_ANY, EMBED_TASK_EMBED, EMBED_TASK_CLASSIFY };
+
 /* Of requests for embeddings alone; their inputs are `prompts`. */
 struct genreq_embed {
     enum embed_normalize normalize; /* to length 1, or as the model's files say */
@@ -142,6 +150,16 @@ struct genreq_embed {
     int64_t top_count;              /* so many best are shown; 0: all */
     bool shows_texts;               /* with their texts */
     bool has_input_type;            /* Cohere's, which the answer warns of */
+    enum embed_task task;           /* the model must be made for it */
+    struct bytes instruction; /* by what texts are judged; empty: as the model's template says */
+};
+
+/* Of requests that ask how likely tokens are; their prompts are the query, then the items. */
+struct genreq_labels {
+    struct u32s ids;
+    bool softmax;     /* shown as shares among the labels, else among all tokens */
+    bool item_first;  /* before the query */
+    bool joins_texts; /* two texts become tokens as one */
 };
 
 /* A prompt that is longer is cut. */
@@ -271,6 +289,7 @@ struct genreq {
     struct genreq_constraint constraint;
     struct genreq_kept kept;
     struct genreq_embed embed;
+    struct genreq_labels labels;
     struct genreq_tgi tgi;
     struct genreq_infill infill; /* of that dialect; its prompt begins what is filled in */
 
@@ -285,6 +304,10 @@ static inline bool genreq_is_chat(const struct genreq *g) {
 static inline bool genreq_embeds(const struct genreq *g) {
     return (g->dialect >= GENREQ_EMBEDDINGS && g->dialect <= GENREQ_COHERE_EMBED) ||
            g->dialect == GENREQ_ENCODE;
+}
+/* Whether it asks how likely tokens are, and for no text. */
+static inline bool genreq_scores_tokens(enum genreq_dialect dialect) {
+    return dialect >= GENREQ_GENERATIVE_SCORING && dialect <= GENREQ_PPL;
 }
 static inline bool genreq_is_tgi(enum genreq_dialect dialect) {
     return dialect >= GENREQ_TGI && dialect <= GENREQ_TGI_ROOT;

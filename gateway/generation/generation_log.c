@@ -33,6 +33,7 @@ static void tell_trace(const struct generation *gen, const struct request_line *
 
 int generation_dialect_label(enum genreq_dialect dialect) {
     return genreq_is_tgi(dialect)          ? GENREQ_TGI
+           : genreq_scores_tokens(dialect) ? GENREQ_SCORE
            : dialect == GENREQ_ENCODE      ? GENREQ_EMBEDDINGS
            : dialect == GENREQ_INVOCATION  ? GENREQ_CHAT
                                            : (int)dialect;
@@ -64,6 +65,9 @@ void generation_log(const struct generation *gen, const char *finish, int status
         [GENREQ_TOKENS] = "/inference/v1/generate",
         [GENREQ_ENCODE] = "/encode",
         [GENREQ_INVOCATION] = "/invocations",
+        [GENREQ_GENERATIVE_SCORING] = "/generative_scoring",
+        [GENREQ_LABEL_SCORES] = "/v1/score",
+        [GENREQ_PPL] = "/get_ppl",
     };
     const struct usage usage = answer_usage(&gen->answer);
     const struct served_model *model = gen->terms.model;

@@ -35,7 +35,9 @@ int submission_init(struct submission *sub, struct generation *generation,
     for (uint32_t i = 0; i < choice_count; i++) {
         if (choice_init(&sub->choices[i], prompt_idx * choice_count + i, config, err))
             return err->code;
-        sub->choices[i].echo_count = prepared->echo ? (uint32_t)sub->prompt.count : 0;
+        sub->choices[i].echo_count = !prepared->echo       ? 0
+                                     : prepared->echo_last ? prepared->echo_last
+                                                           : (uint32_t)sub->prompt.count;
     }
     return 0;
 }
@@ -60,25 +62,33 @@ void submission_release(struct submission *sub) {
 
 /* ---- to the scheduler ---- */
 
+/* The first token of the prompt that is computed as output. */
+static size_t echo_start(const struct submission *sub) {
+    uint32_t last = sub->terms->prepared.echo_last;
+    CHECK(last < sub->prompt.count);
+    return last ? sub->prompt.count - last : 1;
+}
+
 static bool has_stop_token(const struct submission *sub) {
     const struct prepared *p = &sub->terms->prepared;
-    for (size_t i = 1; i < sub->prompt.count; i++)
+    for (size_t i = echo_start(sub); i < sub->prompt.count; i++)
         for (uint32_t k = 0; k < p->stop_token_count; k++)
             if (sub->prompt.items[i] == p->stop_tokens[k])
                 return true;
     return false;
 }
 
-/* The prompt as output. One with a stop token must not end there: the gateway looks for its end. */
+/* The prompt, or its end, as output. One with a stop token must not end there: the gateway looks for its end. */
 static void submit_echo(const struct submission *sub, struct wire_submit *submit,
                         struct buf *grammar) {
-    for (size_t i = 1; i < sub->prompt.count; i++) {
-        if (i > 1)
+    size_t start = echo_start(sub), forced = sub->prompt.count - start;
+    for (size_t i = start; i < sub->prompt.count; i++) {
+        if (i > start)
             buf_add_byte(grammar, ',');
         buf_add_u64(grammar, sub->prompt.items[i]);
     }
-    submit->prompt.count = 1;
-    submit->max_tokens = MAX(sub->max_tokens + (uint32_t)sub->prompt.count - 1, 1u);
+    submit->prompt.count = start;
+    submit->max_tokens = MAX(sub->max_tokens + (uint32_t)forced, 1u);
     if (grammar->len) {
         submit->grammar_kind = WIRE_GRAMMAR_TOKENS;
         submit->grammar = buf_bytes(grammar);

@@ -1,12 +1,12 @@
 #include "gateway/prompts/prepare.h"
 
 #include "gateway/dialects/embed.h"
-#include "gateway/prompts/breakers.h"
+#include "gateway/dialects/labels.h"
 #include "gateway/prompts/constraint.h"
 #include "gateway/prompts/drop_turns.h"
 #include "gateway/prompts/infill.h"
+#include "gateway/prompts/sampling.h"
 
-#include <float.h>
 #include <time.h>
 
 enum { COMPLETIONS_MAX_TOKENS = 16 }; /* the API's default */
@@ -60,8 +60,7 @@ static int fill_constraint(const struct genreq *g, const struct text_model *text
     return constraint_make(g, &model, &p->grammar, err);
 }
 
-/* What the text library says of a prompt. Returns -1. */
-static int refuse(struct api_error *api, const char *param, int rc, const struct error *err) {
+int prepare_refuse(struct api_error *api, const char *param, int rc, const struct error *err) {
     if (rc == ERR_MEMORY)
         return api_error_out_of_memory(api);
     return api_error_set(api, rc == ERR_UNSUPPORTED ? API_UNSUPPORTED : API_BAD_REQUEST, param,
@@ -91,7 +90,7 @@ int prepare_chat_text(const struct genreq *g, const struct text_model *text, str
     if (rc == ERR_NOT_FOUND)
         return api_error_set(api, API_UNSUPPORTED, "messages",
                              "this model has no chat template; use /v1/completions");
-    return refuse(api, "messages", rc, &err);
+    return prepare_refuse(api, "messages", rc, &err);
 }
 
 static uint32_t context_of(const struct served_model *m) {
@@ -135,7 +134,7 @@ int prepare_thinking_end(const struct genreq *g, const struct text_model *text, 
     p->thinking_budget = (uint32_t)g->thinking_budget;
     int rc = tokenizer_encode(text->tokenizer, bytes_str(marks.close), TOKENIZE_PARSE_SPECIAL,
                               &p->thinking_end, &err);
-    return rc ? refuse(api, field, rc, &err) : 0;
+    return rc ? prepare_refuse(api, field, rc, &err) : 0;
 }
 
 /* A template writes the model's own first token, unless the request says that it is to be added. */
@@ -159,7 +158,7 @@ static int chat_tokens(const struct genreq *g, const struct served_model *m, str
             rc = tokenizer_encode_spots(text->tokenizer, buf_bytes(&prompt), spots.items,
                                         spots.count, chat_flags(g), out, &err);
         if (rc)
-            refuse(api, "messages", rc, &err);
+            prepare_refuse(api, "messages", rc, &err);
         else
             rc = prepare_thinking_end(g, text, p, api);
         if (rc == 0)
@@ -184,7 +183,7 @@ static int chat_fits(const struct genreq *g, const struct served_model *m, bool 
         rc = tokenizer_encode_spots(m->text->tokenizer, buf_bytes(&prompt), spots.items,
                                     spots.count, chat_flags(g), &ids, &err);
         if (rc)
-            rc = refuse(api, "messages", rc, &err);
+            rc = prepare_refuse(api, "messages", rc, &err);
         *fits = rc == 0 && ids.count <= context - room;
     }
     vec_release(&ids);
@@ -229,7 +228,7 @@ int prepare_bare_text(const struct genreq *g, uint32_t i, const struct text_mode
     struct error err;
     int rc =
         tokenizer_encode(text->tokenizer, g->prompts[i].text, TOKENIZE_PARSE_SPECIAL, out, &err);
-    return rc ? refuse(api, "prompt", rc, &err) : 0;
+    return rc ? prepare_refuse(api, "prompt", rc, &err) : 0;
 }
 
 static int text_tokens(const struct genreq *g, const struct text_model *text, struct bytes prompt,
@@ -238,7 +237,7 @@ static int text_tokens(const struct genreq *g, const struct text_model *text, st
     unsigned flags = TOKENIZE_PARSE_SPECIAL | (g->add_special_tokens ? TOKENIZE_ADD_SPECIAL : 0u);
     int rc = tokenizer_encode(text->tokenizer, prompt, flags, out, &err);
     if (rc)
-        return refuse(api, "prompt", rc, &err);
+        return prepare_refuse(api, "prompt", rc, &err);
     uint32_t bos = tokenizer_bos(text->tokenizer);
     if (out->count == 0 && bos != TOKEN_NONE)
         vec_push(out, bos);
@@ -272,6 +271,8 @@ static int make_prompt(const struct genreq *g, uint32_t i, const struct served_m
                            g->dialect == GENREQ_INFILL ? "input_prefix" : "prompt", err)
                    ? -1
                    : infill_tokens(g, m->text->tokenizer, out, err);
+    if (g->labels.ids.count)
+        return labels_prompt(g, i, m, p, err);
     if (is_chat(g, m->text) && g->kept.drops_turns)
         return fitting_chat_tokens(g, m, p, out, err);
     if (is_chat(g, m->text))
@@ -342,7 +343,10 @@ static int fit_prompt(const struct genreq *g, uint32_t i, const struct served_mo
                       struct prepared *p, struct api_error *err) {
     struct token_vec *prompt = &p->prompts[i];
     uint32_t context = context_of(m);
-    const char *param = genreq_is_chat(g) ? "messages" : "prompt";
+    const char *param = genreq_is_chat(g)          ? "messages"
+                        : g->labels.ids.count      ? "items"
+                        : g->dialect == GENREQ_PPL ? "input"
+                                                   : "prompt";
     if (prompt->count == 0)
         return api_error_set(err, API_BAD_REQUEST, param, "the prompt has no tokens");
     if (prepare_check_ids(prompt->items, prompt->count, m, param, err))
@@ -365,222 +369,6 @@ static int fit_prompt(const struct genreq *g, uint32_t i, const struct served_mo
         return api_error_set(err, API_BAD_REQUEST, "min_tokens",
                              "'min_tokens' is larger than the tokens asked for (%u)", asked);
     return 0;
-}
-
-static double given_or_default(double fallback, bool given, double asked, double model) {
-    if (given)
-        return asked;
-    return model >= 0 ? model : fallback;
-}
-
-/* How many are computed for each token: those of the answer, those of the prompt; -1: none. */
-static int32_t logprobs_computed(const struct genreq *g) {
-    int64_t shown = g->logprobs ? g->top_logprobs : g->best_of > g->choice_count ? 0 : -1;
-    return (int32_t)MAX(shown, g->prompt_logprobs);
-}
-
-/* Below it only the best token is left, and quotients could overflow: 0 means the same. */
-#define TEMPERATURE_LEAST 1e-6f
-
-/* The API's ranges are closed; the wire's top_p is above 0 and its min_p below 1: the nearest value
- * means the same. */
-static void fill_sampling(const struct genreq *g, const struct model_defaults *d, uint64_t seed,
-                          struct wire_sampling *s) {
-    uint32_t given = g->given;
-    *s = (struct wire_sampling){
-        .temperature = g->greedy ? 0
-                                 : (float)given_or_default(1, given & GENREQ_TEMPERATURE,
-                                                           g->temperature, d->temperature),
-        .top_p = MAX((float)given_or_default(1, given & GENREQ_TOP_P, g->top_p, d->top_p), FLT_MIN),
-        .min_p = MIN((float)given_or_default(0, given & GENREQ_MIN_P, g->min_p, d->min_p),
-                     1.0f - FLT_EPSILON / 2),
-        .top_n_sigma = MAX((float)g->top_n_sigma, 0.0f),
-        .repetition_penalty = (float)given_or_default(1, given & GENREQ_REPETITION,
-                                                      g->repetition_penalty, d->repetition_penalty),
-        .presence_penalty = (float)g->presence_penalty,
-        .frequency_penalty = (float)g->frequency_penalty,
-        .seed = given & GENREQ_SEED ? (uint64_t)g->seed : seed,
-        .logprobs = logprobs_computed(g),
-        .min_tokens = (uint32_t)g->min_tokens,
-    };
-    if (s->temperature < TEMPERATURE_LEAST)
-        s->temperature = 0;
-    int64_t top_k = given & GENREQ_TOP_K ? g->top_k : d->top_k;
-    s->top_k = top_k > 0 ? (uint32_t)top_k : 0;
-}
-
-/* How far penalties look back; a window of 0 turns them off. */
-static void fill_penalty_window(const struct genreq *g, struct wire_sampling *s) {
-    if (!(g->given & GENREQ_PENALTY_WINDOW) || g->penalty_window == -1)
-        return;
-    s->penalty_window = (uint32_t)MIN(g->penalty_window, (int64_t)WIRE_MAX_TOKENS);
-    if (g->penalty_window > 0)
-        return;
-    s->repetition_penalty = 1;
-    s->presence_penalty = s->frequency_penalty = 0;
-}
-
-static bool order_has(uint64_t order, enum wire_sample_step step) {
-    for (; order; order >>= 4)
-        if ((order & 15) == (uint64_t)step)
-            return true;
-    return false;
-}
-
-/* What an order leaves out is not done. */
-static void apply_order(uint64_t order, struct wire_sampling *s) {
-    s->order = order;
-    if (!order)
-        return;
-    if (!order_has(order, WIRE_SAMPLE_PENALTIES)) {
-        s->repetition_penalty = 1;
-        s->presence_penalty = s->frequency_penalty = 0;
-    }
-    if (!order_has(order, WIRE_SAMPLE_DRY))
-        s->dry_multiplier = 0;
-}
-
-/* mirostat and adaptive_p aim at their own target: a model's usual cuts do not apply. */
-static int fill_steering(const struct genreq *g, struct wire_sampling *s, struct api_error *err) {
-    bool adapts = g->adaptive_target >= 0;
-    if (!g->mirostat && !adapts)
-        return 0;
-    if (g->mirostat && adapts)
-        return api_error_set(err, API_BAD_REQUEST, "adaptive_target",
-                             "'adaptive_target' and 'mirostat' both choose the token; give one");
-    s->steering = adapts ? WIRE_STEERING_ADAPTIVE : g->mirostat;
-    s->target = (float)(adapts ? g->adaptive_target : g->mirostat_tau);
-    s->rate = MIN((float)(adapts ? g->adaptive_decay : g->mirostat_eta), adapts ? 0.99f : 1.0f);
-    if (!(g->given & GENREQ_TOP_P))
-        s->top_p = 1;
-    if (!(g->given & GENREQ_TOP_K))
-        s->top_k = 0;
-    if (!(g->given & GENREQ_MIN_P))
-        s->min_p = 0;
-    return 0;
-}
-
-/* What llama.cpp has beyond the common samplers. */
-static int fill_rules(const struct genreq *g, const struct text_model *text, struct prepared *p,
-                      struct api_error *err) {
-    static const struct bytes USUAL[] = {{(const uint8_t *)"\n", 1},
-                                         {(const uint8_t *)":", 1},
-                                         {(const uint8_t *)"\"", 1},
-                                         {(const uint8_t *)"*", 1}};
-    struct wire_sampling *s = &p->sampling;
-    fill_penalty_window(g, s);
-    s->typical_p = g->typical_p < 1 ? MAX((float)g->typical_p, FLT_MIN) : 0;
-    s->xtc_probability = MAX((float)g->xtc_probability, 0.0f);
-    s->xtc_threshold = (float)g->xtc_threshold;
-    s->temperature_range = (float)g->dynatemp_range;
-    s->temperature_exponent = (float)g->dynatemp_exponent;
-    if (g->dry_multiplier > 0 && g->dry_window) {
-        s->dry_multiplier = (float)g->dry_multiplier;
-        s->dry_base = (float)g->dry_base;
-        s->dry_allowed = (uint32_t)g->dry_allowed_length;
-        s->dry_window =
-            g->dry_window > 0 ? (uint32_t)MIN(g->dry_window, (int64_t)WIRE_MAX_TOKENS) : 0;
-    }
-    apply_order(g->sampler_order, s);
-    if (fill_steering(g, s, err))
-        return -1;
-    if (s->dry_multiplier <= 0)
-        return 0;
-    bool own = g->breaker_count > 0;
-    if (breakers_find(text->breakers, text->tokenizer, own ? g->breakers : USUAL,
-                      own ? g->breaker_count : (uint32_t)ARRAY_LEN(USUAL), own, &p->dry_breakers,
-                      err))
-        return -1;
-    s->dry_breakers = buf_bytes(&p->dry_breakers);
-    return 0;
-}
-
-/* The tokens of a text have its bias; *count: of entries so far. */
-static int add_bias_text(const struct genreq_bias_text *bias, const struct tokenizer *t,
-                         struct prepared *p, size_t *count, struct api_error *err) {
-    struct token_vec ids = {0};
-    struct error why;
-    int rc = tokenizer_encode(t, bias->text, 0, &ids, &why);
-    if (rc)
-        rc = refuse(err, "logit_bias", rc, &why);
-    else if (*count + ids.count > WIRE_MAX_LOGIT_BIAS)
-        rc = api_error_set(err, API_BAD_REQUEST, "logit_bias",
-                           "'logit_bias' is of more than %d tokens", WIRE_MAX_LOGIT_BIAS);
-    for (size_t i = 0; rc == 0 && i < ids.count; i++) {
-        p->bias_ids[*count] = ids.items[i];
-        p->bias_values[(*count)++] = bias->value;
-    }
-    vec_release(&ids);
-    return rc;
-}
-
-static int copy_bias(const struct genreq *g, const struct served_model *m, struct prepared *p,
-                     struct api_error *err) {
-    size_t count = g->bias_ids.count;
-    if (count == 0 && g->bias_text_count == 0)
-        return 0;
-    if (prepare_check_ids(g->bias_ids.items, count, m, "logit_bias", err))
-        return -1;
-    p->bias_ids = mem_calloc(WIRE_MAX_LOGIT_BIAS, sizeof *p->bias_ids);
-    p->bias_values = mem_calloc(WIRE_MAX_LOGIT_BIAS, sizeof *p->bias_values);
-    if (count) {
-        memcpy(p->bias_ids, g->bias_ids.items, count * sizeof *p->bias_ids);
-        memcpy(p->bias_values, g->bias_values.items, count * sizeof *p->bias_values);
-    }
-    for (uint32_t i = 0; i < g->bias_text_count; i++)
-        if (add_bias_text(&g->bias_texts[i], m->text->tokenizer, p, &count, err))
-            return -1;
-    p->sampling.bias_ids = (struct u32s){p->bias_ids, count};
-    p->sampling.bias_values = (struct f32s){p->bias_values, count};
-    return 0;
-}
-
-/* Tokens that alone may come. */
-static int fill_allowed(const struct genreq *g, const struct served_model *m, struct prepared *p,
-                        struct api_error *err) {
-    struct u32s ids = g->allowed_ids;
-    if (!ids.count)
-        return 0;
-    if (prepare_check_ids(ids.items, ids.count, m, "allowed_token_ids", err))
-        return -1;
-    size_t bytes = ((size_t)m->logits_width + 7) / 8;
-    uint8_t *bits = mem_calloc(bytes, 1);
-    for (size_t i = 0; i < ids.count; i++)
-        bits[ids.items[i] / 8] |= (uint8_t)(1u << ids.items[i] % 8);
-    buf_add_bytes(&p->allowed, bytes_of(bits, bytes));
-    mem_free(bits);
-    p->sampling.allowed = buf_bytes(&p->allowed);
-    return p->allowed.failed ? api_error_out_of_memory(err) : 0;
-}
-
-/* The tokens of a word, as it begins a text or stands behind a space. */
-static int add_bad_word(struct bytes word, bool behind_space, const struct tokenizer *t,
-                        struct token_vec *out, struct api_error *err) {
-    struct token_vec ids = {0};
-    struct buf text = {0};
-    struct error why;
-    size_t blank = 0;
-    while (blank < word.len && word.data[blank] == ' ')
-        blank++;
-    if (behind_space)
-        buf_add_byte(&text, ' ');
-    buf_add_bytes(&text, bytes_of(word.data + blank, word.len - blank));
-    int rc = tokenizer_encode(t, buf_bytes(&text), TOKENIZE_PARSE_SPECIAL, &ids, &why);
-    if (rc)
-        rc = refuse(err, "bad_words", rc, &why);
-    else if (ids.count > WIRE_BAD_WORD_TOKENS_MAX || out->count + ids.count >= WIRE_MAX_BAD_WORDS)
-        rc = api_error_set(err, API_BAD_REQUEST, "bad_words",
-                           "'bad_words' is too long: a word may have %d tokens of this model, and "
-                           "all together %d",
-                           WIRE_BAD_WORD_TOKENS_MAX, WIRE_MAX_BAD_WORDS / 2);
-    if (rc == 0 && ids.count) {
-        vec_push(out, (uint32_t)ids.count);
-        for (size_t i = 0; i < ids.count; i++)
-            vec_push(out, ids.items[i]);
-    }
-    buf_release(&text);
-    vec_release(&ids);
-    return rc;
 }
 
 /* What asks for the constraint that was made; NULL: there is none. */
@@ -616,16 +404,6 @@ static int check_allowed(const struct genreq *g, const struct prepared *p, struc
     return api_error_set(err, API_BAD_REQUEST, "allowed_token_ids",
                          "'allowed_token_ids' cannot be had with '%s': no token might be left",
                          other);
-}
-
-static int fill_bad_words(const struct genreq *g, const struct text_model *text, struct prepared *p,
-                          struct api_error *err) {
-    for (uint32_t i = 0; i < g->bad_word_count; i++)
-        for (int behind_space = 0; behind_space < 2; behind_space++)
-            if (add_bad_word(g->bad_words[i], behind_space, text->tokenizer, &p->bad_words, err))
-                return -1;
-    p->sampling.bad_words = (struct u32s){p->bad_words.items, p->bad_words.count};
-    return 0;
 }
 
 static void add_stop_token(struct prepared *p, uint32_t id) {
@@ -666,6 +444,8 @@ static int check_echo(const struct genreq *g, const struct prepared *p, struct a
     const char *field = g->echo                         ? "echo"
                         : g->dialect == GENREQ_GENERATE ? "logprob_start_len"
                         : genreq_is_tgi(g->dialect)     ? "decoder_input_details"
+                        : g->dialect == GENREQ_PPL      ? "input"
+                        : g->labels.ids.count           ? "items"
                                                         : "prompt_logprobs";
     const struct {
         bool given;
@@ -681,10 +461,14 @@ static int check_echo(const struct genreq *g, const struct prepared *p, struct a
             return api_error_set(err, API_UNSUPPORTED, field, "'%s' cannot be had with '%s'", field,
                                  others[i].name);
     for (uint32_t i = 0; i < p->prompt_count; i++)
-        if (p->prompts[i].count > ECHO_TOKENS_MAX)
+        if (!g->labels.ids.count && p->prompts[i].count > ECHO_TOKENS_MAX)
             return api_error_set(err, API_TOO_LARGE, field,
                                  "'%s' takes a prompt of at most %d tokens", field,
                                  ECHO_TOKENS_MAX);
+    if (g->dialect == GENREQ_PPL && p->prompts[0].count < 2)
+        return api_error_set(err, API_BAD_REQUEST, field,
+                             "'input' has %zu tokens; what comes behind the first is scored",
+                             p->prompts[0].count);
     for (uint32_t i = 0; i < p->prompt_count; i++)
         if (g->prompt_logprobs_from > (int64_t)p->prompts[i].count)
             return api_error_set(err, API_BAD_REQUEST, field,
@@ -706,7 +490,7 @@ int prepare(const struct genreq *g, const struct served_model *m, uint64_t seed,
         return api_error_set(err, API_BAD_REQUEST, NULL, "the request has no prompt");
     if (!chat && fill_constraint(g, m->text, (struct bytes){0}, p, err))
         return -1;
-    p->prompt_count = chat ? 1 : g->prompt_count;
+    p->prompt_count = chat ? 1 : g->labels.ids.count ? labels_prompt_count(g) : g->prompt_count;
     p->prompts = mem_calloc(p->prompt_count, sizeof *p->prompts);
     p->max_tokens = mem_calloc(p->prompt_count, sizeof *p->max_tokens);
     for (uint32_t i = 0; i < p->prompt_count; i++) {
@@ -715,14 +499,15 @@ int prepare(const struct genreq *g, const struct served_model *m, uint64_t seed,
         if (fit_prompt(g, i, m, p, err))
             return -1;
     }
-    fill_sampling(g, &m->text->defaults, seed, &p->sampling);
-    if (fill_rules(g, m->text, p, err))
+    sampling_fill(g, &m->text->defaults, seed, &p->sampling);
+    if (sampling_fill_rules(g, m->text, p, err))
         return -1;
     p->echo = g->echo || g->prompt_logprobs >= 0;
     p->hides_echo = p->echo && !g->echo;
+    p->echo_last = g->labels.ids.count ? 1 : 0;
     if (p->echo && check_echo(g, p, err))
         return -1;
-    if (copy_bias(g, m, p, err) || fill_allowed(g, m, p, err) || fill_bad_words(g, m->text, p, err))
+    if (sampling_fill_lists(g, m, p, err))
         return -1;
     if (fill_stop_tokens(g, m, p, err) || prepare_stop_patterns(g, p, err))
         return -1;
@@ -732,8 +517,8 @@ int prepare(const struct genreq *g, const struct served_model *m, uint64_t seed,
 void prepare_usual_sampling(const struct genreq *g, const struct text_model *text,
                             struct prepared *p) {
     struct api_error err;
-    fill_sampling(g, &text->defaults, 0, &p->sampling);
-    CHECK(!fill_rules(g, text, p, &err));
+    sampling_fill(g, &text->defaults, 0, &p->sampling);
+    CHECK(!sampling_fill_rules(g, text, p, &err));
 }
 
 int prepare_refuse_model(enum model_found found, struct bytes name, struct api_error *err) {

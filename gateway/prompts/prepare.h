@@ -32,6 +32,7 @@ struct prepared {
     uint32_t stop_token_count;
     struct finder *stop_patterns;    /* owned; NULL: none */
     bool echo;                       /* the prompt is computed as output (submission.h), */
+    uint32_t echo_last;              /* of it so many at its end; 0: all but the first */
     bool hides_echo;                 /* for its log-probabilities alone: choices begin behind it */
     struct buf grammar;              /* owned: what the answer must look like; empty: anything */
     struct parse_config parse;       /* how a chat's answer is read; all NULL: as it is */
@@ -78,6 +79,8 @@ MUST_CHECK int prepare_check_ids(const uint32_t *ids, size_t count, const struct
  * are only text (text/guard.h). 0, or -1 with *err filled. */
 MUST_CHECK int prepare_chat_text(const struct genreq *g, const struct text_model *text,
                                  struct buf *out, struct plain_spots *spots, struct api_error *err);
+/* What the text library says of a field's text; rc: its code. Fills *api, returns -1. */
+int prepare_refuse(struct api_error *api, const char *param, int rc, const struct error *err);
 /* Why a model that was looked for cannot serve now; found is not MODEL_READY. Fills *err, returns
  * -1. */
 int prepare_refuse_model(enum model_found found, struct bytes name, struct api_error *err);

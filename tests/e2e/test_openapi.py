@@ -28,6 +28,7 @@ BASES |= {f"{v1}/chat/completions/input_tokens": {"messages": CHAT} for v1 in ("
 BASES |= {f"/v1{path}": BASES[path] for path in ("/tokenize", "/detokenize")}
 BASES |= {path: {"query": "Hello", "documents": ["a", "b"]} for path in ("/v1/rerank", "/v2/rerank", "/v1/reranking", "/rerank", "/reranking")}
 BASES |= {path: {"text_1": "Hello", "text_2": "b"} for path in ("/v1/score", "/score")}
+BASES |= {"/generative_scoring": {"query": "Hello", "items": ["a"], "label_token_ids": [5, 6]}, "/get_ppl": {"input": "Hello you"}}
 SHORT = {"/chat/completions": "max_tokens", "/responses": "max_output_tokens", "/v1/chat/completions": "max_tokens", "/v1/completions": "max_tokens", "/v1/responses": "max_output_tokens", "/completion": "n_predict", "/generate": "max_new_tokens",
          "/generate_stream": "max_new_tokens", "/": "max_new_tokens", "/inference/v1/generate": "max_tokens", "/invocations": "max_tokens", "/v1/chat/completions/batch": "max_tokens",
          "/completions": "n_predict", "/api/chat": None, "/api/generate": None}

@@ -52,6 +52,7 @@ static struct bound {
     {"dynatemp_range", 0, 2, false},
     {"extra_key", 0, 128, false},
     {"frequency_penalty", -100, 100, false},
+    {"instruction", 0, 16384, false},
     {"logprob_start_len", -1, 1048576, false},
     {"max_completion_tokens", -1, 1048576, false},
     {"max_new_tokens", 0, 1048576, false},
