@@ -53,7 +53,8 @@ enum {
     SPEC_STATE_MAX = 4096,
     /* longest sequence served, whatever the config says: WIRE_MAX_TOKENS */
     SPEC_CONTEXT_MAX = 1 << 20,
-    SPEC_ROPES_MAX = 4
+    SPEC_ROPES_MAX = 4,
+    SPEC_LABELS_MAX = 4096
 };
 
 enum mixer_kind {
@@ -166,9 +167,10 @@ enum score_kind {
     SCORE_LINEAR  /* out . x: decoders */
 };
 
-/* A head that makes one score of a prompt. */
+/* A head that makes scores of a prompt: one for each label. */
 struct score_spec {
     enum score_kind kind;
+    uint32_t label_count;
     enum pooling pooling; /* of what */
     enum activation activation;
     bool dense_bias, out_bias;
@@ -199,7 +201,7 @@ struct model_spec {
     bool tied_head, head_bias;
     /* rows of the table of learned positions; 0: none */
     uint32_t learned_positions, position_offset;
-    /* rows of the table of segments; 0: none. A model that scores pairs adds the first one's to the
+    /* rows of the table of types; 0: none. A model that scores pairs adds the first one's to the
      * first text and the second one's to the other, all others the first one's */
     uint32_t token_types;
     /* differs from hidden where the ends are projected */
@@ -210,9 +212,10 @@ struct model_spec {
     char *unread; /* fields of the config that were passed over, "a, b"; owned, NULL: none */
 };
 
-/* Whether tokens of a pair's second text have a type of their own. */
-static inline bool spec_has_second_type(const struct model_spec *spec) {
-    return spec->score.kind && spec->token_types > 1;
+/* Whether each token's type is added by itself: those of a pair's second text have another one, or
+ * there is no table of positions that has the first one added. */
+static inline bool spec_adds_types(const struct model_spec *spec) {
+    return spec->score.kind ? spec->token_types > 1 : spec->token_types && !spec->learned_positions;
 }
 
 /* How a config is read. */

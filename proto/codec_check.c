@@ -74,7 +74,9 @@ int check_vectors(const void *message, struct error *err) {
     const struct wire_vectors *v = message;
     if ((v->pooling != WIRE_POOLING_NONE) != (v->width > 0))
         return bad(err, "vectors", "vectors have a pooling and a width, or neither");
-    return v->pooling || (!v->whole_prompts && !v->only && !v->scores && !v->bare)
+    if (v->bare && v->softmax)
+        return bad(err, "vectors", "scores are bare or shares of one, not both");
+    return v->pooling || (!v->whole_prompts && !v->only && !v->scores && !v->bare && !v->softmax)
                ? 0
                : bad(err, "vectors", "what is told of vectors needs a pooling");
 }

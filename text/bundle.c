@@ -193,6 +193,11 @@ static int read_gguf(struct folder *f, const char *path, struct error *err) {
         buf_add_bytes(&template, text);
         add_made(f, "chat_template.jinja", template);
     }
+    if (gguf_string(&g, "tokenizer.chat_template.rerank", &text)) {
+        struct buf rerank = {0};
+        buf_add_bytes(&rerank, text);
+        add_made(f, "additional_chat_templates/rerank.jinja", rerank);
+    }
     buf_add_byte(&config, '{');
     add_token_name(&g, "bos_token", "tokenizer.ggml.bos_token_id", &config);
     add_token_name(&g, "eos_token", "tokenizer.ggml.eos_token_id", &config);

@@ -183,6 +183,11 @@ int chat_set_template(struct chat *chat, struct bytes source, struct error *err)
     return add_template(chat, bytes_str("default"), source, err);
 }
 
+int chat_add_template(struct chat *chat, const char *name, struct bytes source, struct error *err) {
+    CHECK(name);
+    return add_template(chat, bytes_str(name), source, err);
+}
+
 void chat_free(struct chat **chat) {
     if (!*chat)
         return;

@@ -45,6 +45,9 @@ struct chat_request {
 MUST_CHECK int chat_load(const struct bundle *bundle, struct chat **out, struct error *err);
 /* Replaces all templates by one (--chat-template FILE). */
 MUST_CHECK int chat_set_template(struct chat *chat, struct bytes source, struct error *err);
+/* Adds one under a name that no other has. */
+MUST_CHECK int chat_add_template(struct chat *chat, const char *name, struct bytes source,
+                                 struct error *err);
 /* Gives a model without a template a well-known one (chatml, llama3, gemma, ...), told by the
  * special tokens of its vocabulary and config.json's model_type (may be empty). Its name, or NULL:
  * there is a template, or none fits. */

@@ -5,11 +5,15 @@
 #include "base/cache_folder.h"
 #include "base/fsutil.h"
 #include "base/hash.h"
+#include "base/list.h"
 #include "base/log.h"
+#include "formats/gguf.h"
+#include "model/load/token_score.h"
 #include "model/read/pooling.h"
 #include "model/run/rope.h"
 #include "text/bundle.h"
 #include "text/tokenizer/named_vocab.h"
+#include "text/tokenizer/tokenizer.h"
 #include "worker/flight_ring.h"
 
 /* Bumped whenever a change to the kernels changes bits: part of the fingerprint. */
@@ -56,26 +60,92 @@ _Static_assert((int)POOLING_LAST == (int)WIRE_POOLING_LAST &&
                    (int)POOLING_MAX == (int)WIRE_POOLING_MAX,
                "both ends have the same numbers");
 
-/* What becomes of prompts that are to be embedded: as the model's files say, or --pooling. */
+/* A model with a head of its own that scores, or that scores by two tokens. */
+static int choose_scores(struct loaded *l, const char *dir, enum pooling pooling, uint32_t labels,
+                         struct error *err) {
+    enum score_activation activation;
+    int rc = score_activation_read(dir, labels, &activation, err);
+    l->vectors = (struct wire_vectors){.pooling = (enum wire_pooling)pooling,
+                                       .width = labels,
+                                       .whole_prompts = l->model.spec.bidirectional,
+                                       .only = true,
+                                       .scores = true,
+                                       .bare = activation == SCORES_BARE,
+                                       .softmax = activation == SCORES_SOFTMAX};
+    return rc;
+}
+
+/* The ids of --score-tokens. */
+static int read_score_tokens(const struct loaded *l, const char *words, struct token_score *out,
+                             struct error *err) {
+    struct bundle bundle;
+    struct tokenizer *t;
+    struct bytes word[2] = {{0}}, more;
+    uint32_t ids[2] = {TOKEN_NONE, TOKEN_NONE};
+    const char *rest = words;
+    if (!list_next_trimmed(&rest, ',', &word[0]) || !list_next_trimmed(&rest, ',', &word[1]) ||
+        list_next_trimmed(&rest, ',', &more))
+        return error_set(err, ERR_INVALID,
+                         "--score-tokens '%s' is no pair of tokens with a comma between", words);
+    if (bundle_open(&bundle, buf_bytes(&l->bundle), err) || tokenizer_load_bundle(&bundle, &t, err))
+        return err->code;
+    for (int i = 0; i < 2; i++)
+        ids[i] = tokenizer_find(t, word[i]);
+    tokenizer_free(&t);
+    *out = (struct token_score){ids[0], ids[1]};
+    int lost = ids[0] == TOKEN_NONE ? 0 : 1;
+    return ids[lost] == TOKEN_NONE
+               ? error_set(err, ERR_INVALID, "--score-tokens: the model has no token '%.*s'",
+                           (int)word[lost].len, (const char *)word[lost].data)
+               : 0;
+}
+
+static bool is_gguf(const char *dir) {
+    char *path = gguf_path_of(dir);
+    bool found = path != NULL;
+    mem_free(path);
+    return found;
+}
+
+/* llama.cpp's rerankers that write: the head's rows of two tokens, of which the first one's share is
+ * the score. Its sigmoid is that of their difference. */
+static int score_yes_or_no(struct loaded *l, const char *dir, struct error *err) {
+    struct head_layer *out = &l->model.weights.score.layers[0];
+    CHECK(l->model.weights.score.count == 1 && out->out == 2 && !out->bias);
+    for (uint32_t i = 0; i < out->in; i++)
+        out->weight[i] -= out->weight[out->in + i];
+    out->out = 1;
+    return choose_scores(l, dir, POOLING_LAST, 1, err);
+}
+
+static int score_by_tokens(struct loaded *l, const char *dir, const struct token_score *tokens,
+                           struct error *err) {
+    int rc = token_score_head(&l->model, tokens, &l->head, err);
+    return rc ? rc : choose_scores(l, dir, POOLING_LAST, 1, err);
+}
+
+/* What becomes of prompts that are to be embedded or scored: as the model's files or options say. */
 static int choose_pooling(struct loaded *l, const struct worker_settings *s, struct error *err) {
     /* by the numbers of --pooling */
     static const enum pooling CHOICES[] = {POOLING_NONE, POOLING_NONE, POOLING_LAST,
                                            POOLING_MEAN, POOLING_CLS,  POOLING_MAX};
     struct pooling_spec spec = {.kind = CHOICES[s->pooling], .normalize = true};
-    if (l->model.spec.score.kind) {
-        bool bare = false;
-        int rc = score_activation_read(s->model, &bare, err);
-        l->vectors =
-            (struct wire_vectors){.pooling = (enum wire_pooling)l->model.spec.score.pooling,
-                                  .width = 1,
-                                  .whole_prompts = l->model.spec.bidirectional,
-                                  .only = true,
-                                  .scores = true,
-                                  .bare = bare};
-        return rc;
+    const struct score_spec *score = &l->model.spec.score;
+    struct token_score tokens;
+    if (s->score_tokens) {
+        int rc = read_score_tokens(l, s->score_tokens, &tokens, err);
+        return rc ? rc : score_by_tokens(l, s->model, &tokens, err);
     }
+    if (score->kind == SCORE_LINEAR && score->label_count == 2 && is_gguf(s->model))
+        return score_yes_or_no(l, s->model, err);
+    if (score->kind)
+        return choose_scores(l, s->model, score->pooling, score->label_count, err);
     int rc = s->pooling ? 0 : pooling_read(s->model, &spec, err);
     bool encoder = l->model.spec.bidirectional, headless = l->model.spec.headless;
+    if (!rc && spec.by_tokens) {
+        tokens = (struct token_score){(uint32_t)spec.true_token, (uint32_t)spec.false_token};
+        return score_by_tokens(l, s->model, &tokens, err);
+    }
     /* sentence-transformers' way with an encoder that has no modules */
     if (!rc && encoder && !s->pooling && spec.kind == POOLING_NONE)
         spec = (struct pooling_spec){.kind = POOLING_MEAN, .normalize = true};

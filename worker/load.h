@@ -33,7 +33,7 @@ struct loaded {
     struct buf bundle; /* the model's text files, packed */
     char served_name[WORKER_NAME_MAX];
     struct wire_vectors vectors; /* that it makes of prompts */
-    struct vector_head head;     /* of the model's modules; owned */
+    struct vector_head head;     /* of the model's modules, or of two tokens; owned */
     struct wire_kv_group group;
     struct wire_hello about; /* model, sizes, groups and fingerprint; nothing of the process */
 };
@@ -45,7 +45,7 @@ MUST_CHECK int worker_load(struct loaded *l, const struct worker_settings *setti
                            struct worker_progress *progress, struct error *err);
 /* What makes a vector of what was pooled; NULL: nothing does. */
 static inline const struct vector_head *loaded_head(const struct loaded *l) {
-    const struct vector_head *head = l->vectors.scores ? &l->model.weights.score : &l->head;
+    const struct vector_head *head = l->head.count ? &l->head : &l->model.weights.score;
     return head->count ? head : NULL;
 }
 /* Also of what is loaded in part, or not at all. */

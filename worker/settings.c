@@ -110,6 +110,11 @@ static const struct option_row ROWS[] = {
         .fallback = "auto",
         .help = "what of a prompt's positions becomes its embedding; auto: what the model's files "
                 "say (a model whose files say nothing makes none), none: no embeddings"),
+    ROW(score_tokens, "score-tokens", OPTION_STRING,
+        .help =
+            "two tokens with a comma between, as 'yes,no' of Qwen3-Reranker: a model that writes "
+            "becomes one that scores pairs of texts, by how much likelier it goes on with the "
+            "first token than with the second; it writes no text then"),
     ROW(max_step_tokens, "max-step-tokens", OPTION_INT, .max = 65536, .unit = "tokens",
         .aliases = "-ub --ubatch-size --max-num-batched-tokens",
         .help = "rows of one step; 0: 512, on a large GPU up to 2048"),

@@ -14,12 +14,13 @@ struct worker_settings {
     int64_t threads, slots, blocks, block_tokens, max_step_tokens, max_context, min_step_ms,
         drain_ms, memory_sharers;
     uint64_t kv_bytes, snapshot_bytes, packed_bytes;
-    double memory_fraction; /* 0: not given */
-    int kv_type;            /* of KV_TYPE_CHOICES (model/model.h) */
-    int quantize;           /* "none|fp8|int8|int4" */
-    int compute;            /* "auto|f32|bf16|int8|fp8|fp8-prompts" */
-    int gemm;               /* "own|cublaslt" */
-    int pooling;            /* "auto|none|last|mean|cls|max" */
+    double memory_fraction;   /* 0: not given */
+    int kv_type;              /* of KV_TYPE_CHOICES (model/model.h) */
+    int quantize;             /* "none|fp8|int8|int4" */
+    int compute;              /* "auto|f32|bf16|int8|fp8|fp8-prompts" */
+    int gemm;                 /* "own|cublaslt" */
+    int pooling;              /* "auto|none|last|mean|cls|max" */
+    const char *score_tokens; /* "yes,no"; NULL: as the model's files say */
     bool graphs;
     bool strict_config;
     bool sandbox, cpu;

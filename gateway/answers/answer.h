@@ -84,18 +84,31 @@ struct responses_state;
 struct sglang_state;
 struct tgi_state;
 
+/* What becomes of a model's scores before they are shown, unless a request wants them as they are. */
+enum embed_activation { EMBED_SIGMOID, EMBED_BARE, EMBED_SOFTMAX };
+
 /* How vectors are shown (embed.h). */
 struct embed_form {
     bool base64, normalize;
     uint32_t width; /* the first so many values */
     /* of texts that are compared: values are kept as they come */
     bool keeps_values;
-    bool list;       /* SGLang's: an answer for each text, in a list */
-    bool raw_scores; /* shown as the model gives them */
-    bool pairs; /* a submission is a pair, else a text: first_count of them before the others */
-    uint32_t first_count, top_count;
+    bool list;   /* SGLang's: an answer for each text, in a list */
+    bool scores; /* a vector is the model's scores of a prompt, which becomes: */
+    enum embed_activation activation;
+    const struct text_labels *labels; /* borrowed from the model: what its scores are called */
+    /* texts that the others are compared with; they are submissions before those, unless each pair is
+     * one, which has a score */
+    uint32_t first_count;
+    uint32_t top_count;
     struct buf texts;      /* owned: documents as they are shown, with a comma between */
     VEC(size_t) text_ends; /* owned: where each ends */
+};
+
+/* How the probabilities of labels are shown (labels.h). */
+struct labels_form {
+    uint32_t count; /* of each item */
+    bool softmax;
 };
 
 struct answer {
@@ -105,12 +118,6 @@ struct answer {
     struct scratch *scratch;              /* borrowed: the thread's */
     const struct submission *submissions; /* borrowed: the generation's, in order of index */
     uint32_t submission_count;
-/* How the probabilities of labels are shown (labels.h). */
-struct labels_form {
-    uint32_t count; /* of each item */
-    bool softmax;
-};
-
     bool stream;             /* events; else one object */
     struct event_ids ids;    /* on: the stream can be resumed */
     struct embed_form embed; /* of a dialect that has vectors */

@@ -20,9 +20,9 @@ extern const struct field_set fields_embeddings, fields_llama_embedding, fields_
     fields_cohere_embed, fields_encode;
 /* POST /v1/embeddings, of OpenAI and vLLM. */
 MUST_CHECK int embeddings_parse(struct genreq *g, struct bytes body, struct api_error *err);
-/* POST /pooling, of vLLM: embeddings in another form. */
+/* POST /pooling, of vLLM: embeddings, or a classifier's scores, in another form. */
 MUST_CHECK int pooling_parse(struct genreq *g, struct bytes body, struct api_error *err);
-/* POST /classify, of vLLM: a model's score of each text, not of a pair. */
+/* POST /classify, of vLLM: a model's scores of each text, not of a pair. */
 MUST_CHECK int classify_parse(struct genreq *g, struct bytes body, struct api_error *err);
 /* POST /v2/embed, of Cohere. */
 MUST_CHECK int cohere_embed_parse(struct genreq *g, struct bytes body, struct api_error *err);
@@ -44,8 +44,11 @@ MUST_CHECK int score_parse(struct genreq *g, struct bytes body, struct api_error
 MUST_CHECK int embed_prepare(const struct genreq *g, const struct served_model *m,
                              struct prepared *p, struct api_error *err);
 
-/* How vectors are shown. */
-void embed_form_init(struct embed_form *form, const struct genreq *g, const struct wire_vectors *v);
+/* How a model's vectors are shown. The model is borrowed. */
+void embed_form_init(struct embed_form *form, const struct genreq *g, const struct served_model *m);
+/* What becomes of a prompt's scores, [width] each, before they are shown. */
+void embed_activate(const struct embed_form *form, const float *values, uint32_t width,
+                    double *out);
 /* Appends a vector as the form has it: an array of numbers, or a string of base64. width: that of the
  * model. */
 void embed_write(const struct embed_form *form, const float *values, uint32_t width,

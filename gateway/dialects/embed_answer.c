@@ -13,8 +13,17 @@
 
 /* ---- a vector ---- */
 
+static enum embed_activation activation_of(const struct genreq *g, const struct wire_vectors *v) {
+    if (g->embed.normalize == EMBED_AS_IT_IS)
+        return EMBED_BARE;
+    if (v->softmax)
+        return EMBED_SOFTMAX;
+    return g->embed.normalize == EMBED_AS_THE_MODEL && v->bare ? EMBED_BARE : EMBED_SIGMOID;
+}
+
 void embed_form_init(struct embed_form *form, const struct genreq *g,
-                     const struct wire_vectors *v) {
+                     const struct served_model *m) {
+    const struct wire_vectors *v = &m->vectors;
     bool own = g->embed.normalize == EMBED_AS_THE_MODEL;
     *form = (struct embed_form){
         .base64 = g->embed.base64,
@@ -22,8 +31,9 @@ void embed_form_init(struct embed_form *form, const struct genreq *g,
         .width = g->embed.dimensions ? (uint32_t)g->embed.dimensions : v->width,
         .keeps_values = g->embed.first_count > 0 || g->dialect == GENREQ_CLASSIFY,
         .list = g->answers_list,
-        .raw_scores = g->embed.normalize == EMBED_AS_IT_IS || (own && v->scores && v->bare),
-        .pairs = v->scores,
+        .scores = v->scores,
+        .activation = activation_of(g, v),
+        .labels = &m->text->labels,
         .first_count = g->embed.first_count,
         .top_count = (uint32_t)g->embed.top_count};
 }
@@ -55,11 +65,42 @@ static double scale_of(const float *values, uint32_t width) {
     return sum > 0 ? 1 / sqrt(sum) : 1;
 }
 
+void embed_activate(const struct embed_form *form, const float *values, uint32_t width,
+                    double *out) {
+    double most = (double)values[0], sum = 0;
+    for (uint32_t i = 1; i < width; i++)
+        most = MAX(most, (double)values[i]);
+    for (uint32_t i = 0; i < width; i++) {
+        double x = (double)values[i];
+        out[i] = form->activation == EMBED_BARE      ? x
+                 : form->activation == EMBED_SOFTMAX ? exp(x - most)
+                                                     : 1 / (1 + exp(-x));
+        sum += out[i];
+    }
+    for (uint32_t i = 0; i < width && form->activation == EMBED_SOFTMAX; i++)
+        out[i] /= sum;
+}
+
+/* A classifier's scores as an array. */
+static void write_scores(const struct embed_form *form, const float *values, uint32_t width,
+                         struct buf *out) {
+    double *shown = mem_calloc(width, sizeof *shown);
+    embed_activate(form, values, width, shown);
+    for (uint32_t i = 0; i < width; i++)
+        buf_addf(out, "%s%.9g", i ? "," : "[", shown[i]);
+    ADD(out, "]");
+    mem_free(shown);
+}
+
 void embed_write(const struct embed_form *form, const float *values, uint32_t width,
                  struct buf *out) {
     uint32_t count = MIN(form->width, width);
     if (form->keeps_values) {
         buf_add(out, values, width * sizeof *values);
+        return;
+    }
+    if (form->scores) {
+        write_scores(form, values, width, out);
         return;
     }
     double scale = form->normalize ? scale_of(values, count) : 1;

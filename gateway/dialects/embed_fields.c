@@ -188,9 +188,20 @@ static const struct field ollama_embeddings_rows[] = {
 
 /* ---- vLLM's ---- */
 
+static int read_task(struct field_reader *r, enum json_event first) {
+    if (first != JSON_STRING)
+        return field_wrong_type(r, "a string", first);
+    bool classify = bytes_equal(r->json.text, bytes_str("classify"));
+    r->g->embed.task = classify ? EMBED_TASK_CLASSIFY : EMBED_TASK_EMBED;
+    return classify || bytes_equal(r->json.text, bytes_str("embed"))
+               ? 0
+               : api_error_set(r->err, API_UNSUPPORTED, r->name, "'%s' must be embed or classify",
+                               r->name);
+}
+
 static const struct field pooling_rows[] = {
     OPENAI_ROWS,
-    NEUTRAL_FIELD("task", "\"embed\""),
+    CUSTOM_FIELD("task", read_task),
     REFUSED_FIELD("data"),
 };
 

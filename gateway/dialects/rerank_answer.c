@@ -1,8 +1,9 @@
 /*
  * The answers that compare texts: documents by relevance, or the scores of pairs. With embeddings a
- * score is the cosine of two vectors, with a model made for it the sigmoid of what it gives a pair.
+ * score is the cosine of two vectors, with a model made for it the sigmoid of what it gives a pair. And
+ * those that say which class a text is of.
  *
- * Sources: docs.cohere.com/reference/rerank, api.jina.ai (rerank); docs.vllm.ai (score, rerank API).
+ * Sources: docs.cohere.com/reference/rerank, api.jina.ai (rerank); docs.vllm.ai (score, rerank, classify API).
  */
 #include <math.h>
 #include <stdlib.h>
@@ -65,17 +66,15 @@ static int by_score(const void *a, const void *b) {
     return x->index < y->index ? -1 : x->index > y->index;
 }
 
-static double sigmoid(double x) {
-    return 1 / (1 + exp(-x));
-}
-
 static double score_of(const struct answer *a, uint32_t i) {
     uint32_t width, first = a->embed.first_count;
-    if (!a->embed.pairs)
+    double score;
+    if (!a->embed.scores)
         return cosine(a, first == 1 ? 0 : i, first + i);
     const float *value = values_of(a, i, &width);
-    CHECK(width == 1);
-    return a->embed.raw_scores ? (double)*value : sigmoid((double)*value);
+    CHECK(width == 1); /* embed_prepare refuses models of several labels */
+    embed_activate(&a->embed, value, 1, &score);
+    return score;
 }
 
 static void add_usage(const struct answer *a, struct buf *out) {
@@ -84,23 +83,41 @@ static void add_usage(const struct answer *a, struct buf *out) {
              u.prompt_tokens);
 }
 
-/* vLLM's: the models that there are have one class, whose name they do not tell. */
+/* What the model's files call a class; else as transformers does. */
+static void add_label(const struct text_labels *labels, uint32_t i, struct buf *out) {
+    if (i < labels->count)
+        buf_add_json(out, bytes_str(labels->names[i]));
+    else
+        buf_addf(out, "LABEL_%u", i);
+}
+
+/* The classes of text i, and the likeliest one. */
+static void add_classes(const struct answer *a, uint32_t i, struct buf *out) {
+    uint32_t width, best = 0;
+    const float *values = values_of(a, i, &width);
+    double *shown = mem_calloc(width, sizeof *shown);
+    embed_activate(&a->embed, values, width, shown);
+    for (uint32_t k = 1; k < width; k++)
+        best = values[k] > values[best] ? k : best;
+    buf_addf(out, "%s{\"index\":%u,\"label\":\"", i ? "," : "", i);
+    add_label(a->embed.labels, best, out);
+    for (uint32_t k = 0; k < width; k++)
+        buf_addf(out, "%s%.9g", k ? "," : "\",\"probs\":[", shown[k]);
+    buf_addf(out, "],\"num_classes\":%u}", width);
+    mem_free(shown);
+}
+
 static void classify_whole(struct answer *a, struct buf *out) {
-    uint32_t width;
     buf_add_bytes(out, buf_bytes(&a->writer.head));
     ADD(out, ",\"data\":[");
-    for (uint32_t i = 0; i < a->submission_count; i++) {
-        double value = (double)*values_of(a, i, &width);
-        CHECK(width == 1);
-        buf_addf(out, "%s{\"index\":%u,\"label\":\"LABEL_0\",\"probs\":[%.9g],\"num_classes\":1}",
-                 i ? "," : "", i, a->embed.raw_scores ? value : sigmoid(value));
-    }
+    for (uint32_t i = 0; i < a->submission_count; i++)
+        add_classes(a, i, out);
     add_usage(a, out);
 }
 
 /* Returns owned [*count]. */
 static struct scored *all_scores(const struct answer *a, uint32_t *count) {
-    *count = a->submission_count - (a->embed.pairs ? 0 : a->embed.first_count);
+    *count = a->submission_count - (a->embed.scores ? 0 : a->embed.first_count);
     struct scored *all = mem_calloc(*count, sizeof *all);
     for (uint32_t i = 0; i < *count; i++)
         all[i] = (struct scored){i, score_of(a, i)};

@@ -88,7 +88,7 @@ static int read_activation(struct field_reader *r, enum json_event first) {
     CUSTOM_FIELD("use_activation", read_activation),                                               \
     CUSTOM_FIELD("activation", read_activation), /* its older name */                              \
     NEUTRAL_FIELD("raw_scores", "false"),                                                          \
-    REFUSED_FIELD("instruction"),                                                                  \
+    STRING_FIELD("instruction", embed.instruction, GENREQ_INSTRUCTION_MAX),                        \
     REFUSED_FIELD("mm_processor_kwargs")
 
 static const struct field rerank_rows[] = {
@@ -113,8 +113,7 @@ static const struct field score_rows[] = {
     CUSTOM_FIELD("data_2", read_second),
     CUSTOM_FIELD("documents", read_second),
     CUSTOM_FIELD("items", read_second),
-    /* SGLang's, of a model that writes text */
-    REFUSED_FIELD("label_token_ids"),
+    /* SGLang's, with label_token_ids (labels.h) */
     REFUSED_FIELD("apply_softmax"),
     REFUSED_FIELD("item_first"),
 };

@@ -230,7 +230,7 @@ static void init_answer(struct generation *gen, int64_t created_s) {
     a->writer.bare_calls = g->bare_calls;
     if (g->service_tier && a->form == &answer_openai)
         response_tell_tier(&a->writer);
-    embed_form_init(&a->embed, g, &gen->terms.model->vectors);
+    embed_form_init(&a->embed, g, gen->terms.model);
     /* a stream that can be resumed has the same bytes each time, but a seed may be drawn anew */
     bool tells = !gen->terms.stream.len || a->form != &answer_openai;
     if (a->form->settings && tells)

@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 
 #include "base/error.h"
+#include "gateway/prompts/pair_template.h"
 #include "proto/messages.h"
 #include "text/chat.h"
 
@@ -46,6 +47,12 @@ struct text_settings {
 /* Whether the template can be read, the parsers are known and the served names are names. */
 MUST_CHECK int text_settings_check(const struct text_settings *settings, struct error *err);
 
+/* What a classifier's scores are called, in their order. */
+struct text_labels {
+    char **names;   /* owned, each too; no name has a zero byte */
+    uint32_t count; /* 0: the files do not say */
+};
+
 /* A compiled bundle. */
 struct text_model {
     _Atomic int refs;
@@ -55,6 +62,8 @@ struct text_model {
     struct chat *chat;
     char *family; /* owned: model_type of its config.json, or "" */
     struct model_defaults defaults;
+    struct text_labels labels;
+    struct pair_template pairs;           /* how it is asked about two texts, where it scores */
     struct constraint_cache *constraints; /* owned; has a lock */
     struct breaker_cache *breakers;       /* owned; has a lock */
     bool trust_request_template;          /* as the settings */

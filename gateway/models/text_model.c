@@ -1,9 +1,14 @@
 /* A bundle made usable: tokenizer, chat templates, and the defaults of generation_config.json. */
+#include <stdio.h>
+
 #include "formats/json.h"
+#include "formats/json_tree.h"
 #include "gateway/models/model_table.h"
 
 #include "gateway/prompts/breakers.h"
 #include "gateway/prompts/constraint.h"
+
+enum { CONFIG_BUDGET = 16 << 20, LABELS_MAX = 4096 };
 
 static bool read_number(struct json_reader *r, enum json_event event, double min, double max,
                         double *out) {
@@ -92,6 +97,53 @@ static char *read_family(const struct bundle *bundle) {
     return family;
 }
 
+static void labels_release(struct text_labels *labels) {
+    for (uint32_t i = 0; i < labels->count; i++)
+        mem_free(labels->names[i]);
+    mem_free(labels->names);
+    *labels = (struct text_labels){0};
+}
+
+/* The names in order; false: a number is missing, or a name is no text. */
+static bool take_labels(struct json_value names, struct text_labels *out) {
+    char number[16];
+    out->names = mem_calloc(json_count(names), sizeof *out->names);
+    while (out->count < json_count(names)) {
+        snprintf(number, sizeof number, "%u", out->count);
+        struct json_value name = json_get(names, number);
+        struct bytes text = json_text(name);
+        if (name.kind != JSON_IS_STRING || memchr(text.data, 0, text.len))
+            return false;
+        out->names[out->count++] = mem_strndup((const char *)text.data, text.len);
+    }
+    return true;
+}
+
+/* id2label; none where it makes no sense. */
+static void read_labels(struct json_value config, struct text_labels *out) {
+    struct json_value names = json_get(config, "id2label");
+    *out = (struct text_labels){0};
+    if (names.kind == JSON_IS_OBJECT && json_count(names) && json_count(names) <= LABELS_MAX &&
+        !take_labels(names, out))
+        labels_release(out);
+}
+
+/* Of config.json what concerns scores. May add a template to the chat. */
+static int read_scores(const struct bundle *bundle, struct text_model *t, struct error *err) {
+    struct bytes text = bundle_find(bundle, "config.json");
+    struct arena arena;
+    struct json_value config = {0};
+    struct error ignored;
+    arena_init(&arena, CONFIG_BUDGET, 0);
+    if (text.len && json_parse(&arena, text, &config, &ignored))
+        config = (struct json_value){0};
+    read_labels(config, &t->labels);
+    bool qwen3 = json_is(json_at(json_get(config, "architectures"), 0), "Qwen3ForCausalLM");
+    int rc = pair_template_find(t->chat, qwen3, &t->pairs, err);
+    arena_release(&arena);
+    return rc;
+}
+
 /* The model's chat, with what stands in for its own. */
 static int load_chat(const struct bundle *bundle, const struct text_settings *settings,
                      struct text_model *t, struct error *err) {
@@ -126,6 +178,8 @@ int text_model_new(struct bytes packed, const struct text_settings *settings,
     int rc = tokenizer_load_bundle(&bundle, &t->tokenizer, err);
     if (rc == 0)
         rc = load_chat(&bundle, settings, t, err);
+    if (rc == 0)
+        rc = read_scores(&bundle, t, err);
     if (rc) {
         text_model_put(t);
         return rc;
@@ -145,6 +199,7 @@ void text_model_put(struct text_model *t) {
         tokenizer_free(&t->tokenizer);
     constraint_cache_free(&t->constraints);
     breaker_cache_free(&t->breakers);
+    labels_release(&t->labels);
     mem_free(t->family);
     mem_free(t);
 }

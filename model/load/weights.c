@@ -27,6 +27,17 @@ static const struct tensor *tensor_of(const struct loader *l, enum weight_role r
                                                                : NULL;
 }
 
+const struct tensor *weights_head_tensor(const struct model_spec *spec,
+                                         const struct safetensors *files,
+                                         const struct tensor **bias) {
+    char name[TENSOR_NAME_MAX];
+    struct loader l = {.spec = spec, .files = files};
+    l.prefix = find_prefix(&l);
+    *bias = spec->head_bias ? tensor_of(&l, ROLE_HEAD_BIAS, name) : NULL;
+    const struct tensor *head = tensor_of(&l, ROLE_HEAD, name);
+    return head || !spec->tied_head ? head : tensor_of(&l, ROLE_EMBED, name);
+}
+
 static int load_shared_bias(struct loader *l, uint32_t first) {
     if (!l->spec->head_bias)
         return 0;
@@ -136,7 +147,7 @@ static int load_score(struct loader *l) {
                                                  ? HEAD_TANH
                                                  : head_activation_of(score->activation)},
                       norm = {.in = hidden, .out = hidden, .norm = true, .eps = score->norm.eps},
-                      out = {.in = hidden, .out = 1};
+                      out = {.in = hidden, .out = score->label_count};
     int rc = 0;
     if (score->kind != SCORE_LINEAR)
         rc = load_score_layer(l, dense, ROLE_SCORE_DENSE, ROLE_SCORE_DENSE_BIAS, score->dense_bias);
@@ -152,9 +163,9 @@ static int load_ends(struct loader *l) {
                                  in = {ROLE_PROJECT_IN, 0, spec->hidden},
                                  out = {ROLE_PROJECT_OUT, 0, spec->embed_dim};
     int rc = load_head(l);
-    if (!rc && spec_has_second_type(spec))
+    if (!rc && spec_adds_types(spec))
         rc = loader_take(l, &l->w->types, &types, NULL, 1, spec->hidden, false, 0, NULL);
-    if (!rc && spec->token_types && !spec_has_second_type(spec))
+    if (!rc && spec->token_types && !spec_adds_types(spec))
         rc = load_typed_positions(l);
     else if (!rc && spec->learned_positions)
         rc = loader_matrix(l, &l->w->positions, &positions, 1, spec->hidden, false, 0);

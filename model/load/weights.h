@@ -38,10 +38,10 @@ struct model_weights {
     /* [this rank's part of the vocabulary, embed_dim]; the same memory when tied */
     struct matrix embed, head;
     struct matrix positions; /* [learned_positions, hidden] */
-    struct matrix types;     /* [token_types, hidden] of a model that scores pairs; rows 0: none */
+    struct matrix types;     /* [token_types, hidden], where spec_adds_types; rows 0: none */
     struct matrix project_in, project_out;
     struct norm_weights embed_norm, final_norm;
-    struct vector_head score;     /* a head of one value, owned; count 0: there is none */
+    struct vector_head score;     /* a head that scores, owned; count 0: there is none */
     struct layer_weights *layers; /* owned */
     uint64_t byte_count;          /* of matrices and vectors */
     uint32_t fp8_cols;            /* of the widest product that rounds its x to fp8; 0: none does */
@@ -63,6 +63,11 @@ MUST_CHECK int weights_load(struct model_weights *weights, const struct model_sp
                             struct device *dev, struct stream *stream, struct packed_file *packed,
                             bool packs_later, weights_progress_fn progress, void *ctx,
                             struct error *err);
+/* The tensor of the head that writes, in the files, [vocab, embed_dim]: the embedding where that is
+ * the head too; NULL: there is none. *bias [vocab]: NULL where the spec has none. */
+const struct tensor *weights_head_tensor(const struct model_spec *spec,
+                                         const struct safetensors *files,
+                                         const struct tensor **bias);
 /* Whether something was left to weights_pack_next and still is. */
 bool weights_are_unpacked(const struct model_weights *weights);
 /* Puts the next segment that was left as in its file into the order of the device's kernels; products

@@ -197,12 +197,30 @@ static int add_layer(const char *dir, struct bytes path, struct bytes class,
     return rc;
 }
 
+static int read_token(struct json_value config, const char *field, bool needed, int64_t *out,
+                      struct error *err) {
+    struct json_value id = json_get(config, field);
+    *out = id.kind == JSON_IS_INT && id.integer >= 0 ? id.integer : -1;
+    return *out < 0 && (needed || (id.kind != JSON_IS_ABSENT && id.kind != JSON_IS_NULL))
+               ? error_set(err, ERR_INVALID, "'%s' of a module of the model's scores is no token",
+                           field)
+               : 0;
+}
+
+static int read_logit_score(struct json_value config, struct pooling_spec *out, struct error *err) {
+    out->kind = POOLING_LAST;
+    out->by_tokens = true;
+    int rc = read_token(config, "true_token_id", true, &out->true_token, err);
+    return rc ? rc : read_token(config, "false_token_id", false, &out->false_token, err);
+}
+
 static int read_module(const char *dir, struct arena *arena, struct json_value module,
                        struct pooling_spec *out, struct error *err) {
     struct bytes class = last_name(json_text(json_get(module, "type"))),
                  path = json_text(json_get(module, "path"));
     struct json_value config;
     bool pools = bytes_equal(class, bytes_str("Pooling")),
+         tokens = bytes_equal(class, bytes_str("LogitScore")),
          layer =
              bytes_equal(class, bytes_str("Dense")) || bytes_equal(class, bytes_str("LayerNorm"));
     if (bytes_equal(class, bytes_str("Transformer")) || bytes_equal(class, bytes_str("Dropout")))
@@ -211,13 +229,15 @@ static int read_module(const char *dir, struct arena *arena, struct json_value m
         out->normalize = true;
         return 0;
     }
-    if (!pools && !layer)
+    if (!pools && !layer && !tokens)
         return error_set(err, ERR_UNSUPPORTED,
                          "the model's embeddings need the module '%.*s', which is not offered",
                          (int)MIN(class.len, (size_t)100), (const char *)class.data);
     int rc = read_json(arena, dir, path, "config.json", &config, err);
     if (rc)
         return rc;
+    if (tokens)
+        return read_logit_score(config, out, err);
     return pools ? read_way(config, out, err) : add_layer(dir, path, class, config, out, err);
 }
 
@@ -272,10 +292,47 @@ void pooling_spec_release(struct pooling_spec *spec) {
     *spec = (struct pooling_spec){0};
 }
 
-int score_activation_read(const char *dir, bool *bare, struct error *err) {
+/* sentence-transformers' names of functions, the newest place first. */
+static int read_score_function(struct json_value own, struct json_value config,
+                               enum score_activation *out, struct error *err) {
+    const struct json_value places[] = {
+        json_get(own, "activation_fn"),
+        json_get(json_get(config, "sentence_transformers"), "activation_fn"),
+        json_get(config, "sbert_ce_default_activation_function")};
+    size_t i = 0;
+    while (i < ARRAY_LEN(places) && places[i].kind != JSON_IS_STRING)
+        i++;
+    if (i == ARRAY_LEN(places))
+        return 0;
+    struct bytes name = json_text(places[i]), last = last_name(name);
+    bool bare = bytes_equal(last, bytes_str("Identity"));
+    *out = bare ? SCORES_BARE : SCORES_SIGMOID;
+    return bare || bytes_equal(last, bytes_str("Sigmoid"))
+               ? 0
+               : error_set(err, ERR_UNSUPPORTED,
+                           "the model's scores need the activation '%.*s', which is not offered",
+                           (int)MIN(name.len, (size_t)100), (const char *)name.data);
+}
+
+/* transformers' names of what a classifier was trained for. */
+static int read_problem(struct json_value config, enum score_activation *out, struct error *err) {
+    struct json_value problem = json_get(config, "problem_type");
+    struct bytes name = json_text(problem);
+    *out = SCORES_SOFTMAX;
+    if (problem.kind != JSON_IS_STRING || json_is(problem, "single_label_classification"))
+        return 0;
+    *out = json_is(problem, "regression") ? SCORES_BARE : SCORES_SIGMOID;
+    return *out == SCORES_BARE || json_is(problem, "multi_label_classification")
+               ? 0
+               : error_set(err, ERR_UNSUPPORTED, "'problem_type' is '%.*s', which is not offered",
+                           (int)MIN(name.len, (size_t)100), (const char *)name.data);
+}
+
+int score_activation_read(const char *dir, uint32_t label_count, enum score_activation *out,
+                          struct error *err) {
     struct arena arena;
     struct json_value own = {0}, config = {0};
-    *bare = false;
+    *out = label_count > 1 ? SCORES_SOFTMAX : SCORES_SIGMOID;
     char *gguf = gguf_path_of(dir);
     if (gguf) {
         mem_free(gguf);
@@ -285,21 +342,9 @@ int score_activation_read(const char *dir, bool *bare, struct error *err) {
     int rc = read_json(&arena, dir, bytes_str(""), "config_sentence_transformers.json", &own, err);
     if (!rc)
         rc = read_json(&arena, dir, bytes_str(""), "config.json", &config, err);
-    const struct json_value places[] = {
-        json_get(own, "activation_fn"),
-        json_get(json_get(config, "sentence_transformers"), "activation_fn"),
-        json_get(config, "sbert_ce_default_activation_function")};
-    for (size_t i = 0; i < ARRAY_LEN(places) && !rc; i++) {
-        struct bytes name = json_text(places[i]), last = last_name(name);
-        if (places[i].kind != JSON_IS_STRING)
-            continue;
-        *bare = bytes_equal(last, bytes_str("Identity"));
-        if (!*bare && !bytes_equal(last, bytes_str("Sigmoid")))
-            rc = error_set(err, ERR_UNSUPPORTED,
-                           "the model's scores need the activation '%.*s', which is not offered",
-                           (int)MIN(name.len, (size_t)100), (const char *)name.data);
-        break;
-    }
+    if (!rc)
+        rc = label_count > 1 ? read_problem(config, out, err)
+                             : read_score_function(own, config, out, err);
     arena_release(&arena);
     return rc;
 }

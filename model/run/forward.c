@@ -101,7 +101,7 @@ static size_t list_buffers(struct forward *f, struct buffer out[FORWARD_BUFFERS_
         out[n++] = (struct buffer){(void **)&f->row_last, rows * sizeof(uint32_t)};
     if (spec->bidirectional && any_window(spec))
         out[n++] = (struct buffer){(void **)&f->row_last_near, rows * sizeof(uint32_t)};
-    if (spec_has_second_type(spec))
+    if (spec_adds_types(spec))
         out[n++] = (struct buffer){(void **)&f->row_types, rows * sizeof(uint32_t)};
     out[n++] = (struct buffer){(void **)&f->ids, rows * sizeof(uint32_t)};
     out[n++] = (struct buffer){(void **)&f->slot_ids, rows * sizeof(uint32_t)};

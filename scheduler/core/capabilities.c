@@ -98,7 +98,7 @@ static void geometry_init(struct sched *s, struct replica *r, const struct rank_
 static bool vectors_are_same(const struct wire_vectors *a, const struct wire_vectors *b) {
     return a->pooling == b->pooling && a->width == b->width && a->normalize == b->normalize &&
            a->whole_prompts == b->whole_prompts && a->only == b->only && a->scores == b->scores &&
-           a->bare == b->bare;
+           a->bare == b->bare && a->softmax == b->softmax;
 }
 
 static bool geometry_is_same(const struct replica *r, const struct rank_capabilities *own) {

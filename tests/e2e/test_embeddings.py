@@ -164,7 +164,7 @@ def test_goldens():
     """Tiny models as sentence-transformers saves them, against what it makes of the same texts."""
     goldens = Path(__file__).resolve().parents[1] / "goldens" / "embeddings"
     for name, want in json.loads((goldens / "expected.json").read_text()).items():
-        if "pairs" in want:
+        if "vectors" not in want:
             continue
         with Serve(model=goldens / name, args=["--compute", "f32"]) as s:
             by_text = [floats(v) for v in vectors(s, want["texts"], truncate_prompt_tokens=-1)[0]]

@@ -194,8 +194,96 @@ def make_pairs(name, seed):
     return {"pairs": PAIRS, "scores": [float(f"{x:.8g}") for x in scores]}
 
 
+CLASSES = {
+    # one of three, by name
+    "bert-classes": (wordpiece, transformers.BertConfig, dict(SMALL, max_position_embeddings=64, id2label={0: "cross", 1: "calm", 2: "glad"}), "softmax"),
+    # each of four, or none
+    "modernbert-tags": (cls_and_sep, transformers.ModernBertConfig,
+                        dict(SMALL, **IDS, max_position_embeddings=256, local_attention=12, classifier_pooling="mean", num_labels=4,
+                             problem_type="multi_label_classification"), "sigmoid"),
+    # two numbers, by the last position
+    "qwen3-numbers": (byte_pairs, transformers.Qwen3Config,
+                      dict(SMALL, num_key_value_heads=2, head_dim=16, max_position_embeddings=256, tie_word_embeddings=True, num_labels=2,
+                           problem_type="regression"), "none"),
+}
+
+
+def save_folder(name, model, tokenizer):
+    out = os.path.join(HERE, name)
+    shutil.rmtree(out, ignore_errors=True)
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    return out
+
+
+def short(tensor):
+    return [float(f"{x:.8g}") for x in tensor.tolist()]
+
+
+def make_classes(name, seed):
+    """A classifier: what its problem makes of the values of its labels."""
+    tokens, config_class, options, way = CLASSES[name]
+    tokenizer, vocab = tokens()
+    model = transformers.AutoModelForSequenceClassification.from_config(config_class(vocab_size=vocab, **options)).eval()
+    draw(model, seed)
+    save_folder(name, model, tokenizer)
+    texts = [t for t in TEXTS if 0 < len(t) < 64]
+    with torch.no_grad():
+        values = [model(**tokenizer(t, return_tensors="pt", return_token_type_ids=False)).logits[0] for t in texts]
+    shown = [{"softmax": torch.softmax(v, -1), "sigmoid": torch.sigmoid(v), "none": v}[way] for v in values]
+    labels = [model.config.id2label[i] for i in range(model.config.num_labels)]
+    return {"texts": texts, "labels": labels, "values": [short(v) for v in values], "classes": [short(v) for v in shown]}
+
+
+# As the card of Qwen3-Reranker has it.
+JUDGE = ("<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and the Instruct provided. Note that the answer can only "
+         "be \"yes\" or \"no\".<|im_end|>\n<|im_start|>user\n<Instruct>: {instruction}\n<Query>: {query}\n<Document>: {document}<|im_end|>\n"
+         "<|im_start|>assistant\n<think>\n\n</think>\n\n")
+USUAL = "Given a web search query, retrieve relevant passages that answer the query"
+# vLLM's form: messages of roles of its own.
+ROLES = ("{%- for m in messages %}{{ {'query': 'Q: ', 'document': 'D: ', 'system': 'S: '}[m.role] + m.content + '\n' }}{%- endfor %}A:")
+
+
+def judge_tokens():
+    """byte_pairs with the tokens that a judge needs."""
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer, t.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    t.train_from_iterator(TEXTS + ["yes", "no"] * 100, trainers.BpeTrainer(vocab_size=320, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+                                                                         special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>"]))
+    assert t.token_to_id("yes") and t.token_to_id("no")
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=t, eos_token="<|im_end|>", pad_token="<|endoftext|>", padding_side="left",
+                                                model_max_length=1024), t.get_vocab_size()
+
+
+# name: (tied, chat template or none, instruction's mark, prompt of a pair)
+JUDGES = {
+    "qwen3-yes-no": (True, None, lambda q, d, i: JUDGE.format(instruction=i or USUAL, query=q, document=d)),
+    "qwen3-yes-no-roles": (False, ROLES, lambda q, d, i: (f"S: {i}\n" if i else "") + f"Q: {q}\nD: {d}\nA:"),
+}
+
+
+def make_judge(name, seed):
+    """A model that writes, asked for "yes" or "no"."""
+    tied, template, prompt = JUDGES[name]
+    tokenizer, vocab = judge_tokens()
+    if template:
+        tokenizer.chat_template = template
+    config = transformers.Qwen3Config(vocab_size=vocab, num_key_value_heads=2, head_dim=16, max_position_embeddings=1024, tie_word_embeddings=tied, **SMALL)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    draw(model, seed)
+    save_folder(name, model, tokenizer)
+    yes, no = (tokenizer.convert_tokens_to_ids(t) for t in ("yes", "no"))
+
+    def scores(instruction):
+        with torch.no_grad():
+            ends = [model(**tokenizer(prompt(q, d, instruction), return_tensors="pt", return_token_type_ids=False)).logits[0, -1] for q, d in PAIRS]
+        return [float(f"{torch.sigmoid(e[yes] - e[no]).item():.8g}") for e in ends]
+    instruction = "Find a text about a fox"
+    return {"judged": PAIRS, "args": ["--score-tokens", "yes,no"], "scores": scores(""), "instruction": instruction, "instructed": scores(instruction)}
+
+
 def main():
-    names = sys.argv[1:] or list(CASES) + list(RANKS)
+    names = sys.argv[1:] or [*CASES, *RANKS, *CLASSES, *JUDGES]
     path = os.path.join(HERE, "expected.json")
     expected = json.load(open(path)) if os.path.exists(path) else {}
     for i, name in enumerate(CASES):
@@ -204,6 +292,12 @@ def main():
     for i, name in enumerate(RANKS):
         if name in names:
             expected[name] = make_pairs(name, 200 + i)
+    for i, name in enumerate(CLASSES):
+        if name in names:
+            expected[name] = make_classes(name, 300 + i)
+    for i, name in enumerate(JUDGES):
+        if name in names:
+            expected[name] = make_judge(name, 400 + i)
     with open(path, "w") as f:
         json.dump(expected, f, separators=(",", ":"))
         f.write("\n")

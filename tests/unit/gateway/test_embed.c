@@ -180,3 +180,42 @@ TEST(pairs_of_one_request_have_a_bound) {
     tokenizer_free(&t);
     buf_release(&packed);
 }
+
+/* Of a classifier's values: the softmax does not overflow, and sums to one. */
+TEST(scores_are_shown_as_the_model_wants_them) {
+    static const float values[] = {1000, 999, -1000}, small[] = {0, 2, -800};
+    static const struct {
+        enum embed_activation activation;
+        const float *values;
+        double want[3];
+    } CASES[] = {
+        {EMBED_BARE, values, {1000, 999, -1000}},
+        {EMBED_SIGMOID, small, {0.5, 0.8807970779778823, 0}},
+        {EMBED_SOFTMAX, values, {0.7310585786300049, 0.2689414213699951, 0}},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        const struct embed_form form = {.activation = CASES[i].activation};
+        double shown[3];
+        embed_activate(&form, CASES[i].values, 3, shown);
+        for (int k = 0; k < 3; k++)
+            EXPECT(fabs(shown[k] - CASES[i].want[k]) < 1e-12);
+    }
+    expect_shown((struct embed_form){.scores = true, .activation = EMBED_SOFTMAX},
+                 (const float[]){0, 0, 0, 0}, "[0.25,0.25,0.25,0.25]");
+}
+
+TEST(what_pooling_is_for) {
+    struct genreq g;
+    struct api_error err;
+    static const struct {
+        const char *body;
+        enum embed_task task;
+    } CASES[] = {{"{\"input\":\"a\"}", EMBED_TASK_ANY},
+                 {"{\"input\":\"a\",\"task\":\"embed\"}", EMBED_TASK_EMBED},
+                 {"{\"input\":\"a\",\"task\":\"classify\"}", EMBED_TASK_CLASSIFY}};
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        EXPECT_EQ(parse(&g, GENREQ_POOLING, CASES[i].body, &err), 0);
+        EXPECT_EQ(g.embed.task, CASES[i].task);
+        genreq_release(&g);
+    }
+}

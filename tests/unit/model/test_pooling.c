@@ -121,33 +121,44 @@ TEST(layers_that_we_lack_are_refused) {
 /* The newest place counts before older ones. */
 TEST(files_say_what_becomes_of_a_score) {
     static const struct {
+        uint32_t labels;
         const char *own, *config;
         int rc;
-        bool bare;
+        enum score_activation activation;
     } CASES[] = {
-        {"{}", "{}", 0, false},
-        {"{\"activation_fn\":\"torch.nn.modules.linear.Identity\"}", "{}", 0, true},
-        {"{\"activation_fn\":\"torch.nn.modules.activation.Sigmoid\"}",
+        {1, "{}", "{}", 0, SCORES_SIGMOID},
+        {3, "{}", "{}", 0, SCORES_SOFTMAX},
+        {2, "{}", "{\"problem_type\":null}", 0, SCORES_SOFTMAX},
+        {2, "{}", "{\"problem_type\":\"single_label_classification\"}", 0, SCORES_SOFTMAX},
+        {2, "{}", "{\"problem_type\":\"multi_label_classification\"}", 0, SCORES_SIGMOID},
+        {2, "{}", "{\"problem_type\":\"regression\"}", 0, SCORES_BARE},
+        {2, "{}", "{\"problem_type\":\"ranking\"}", ERR_UNSUPPORTED, 0},
+        /* what a pair's score becomes says nothing of classes, and the other way round */
+        {3, "{\"activation_fn\":\"torch.nn.modules.linear.Identity\"}", "{}", 0, SCORES_SOFTMAX},
+        {1, "{}", "{\"problem_type\":\"regression\"}", 0, SCORES_SIGMOID},
+        {1, "{\"activation_fn\":\"torch.nn.modules.linear.Identity\"}", "{}", 0, SCORES_BARE},
+        {1, "{\"activation_fn\":\"torch.nn.modules.activation.Sigmoid\"}",
          "{\"sentence_transformers\":{\"activation_fn\":\"torch.nn.modules.linear.Identity\"}}", 0,
-         false},
-        {"{}",
+         SCORES_SIGMOID},
+        {1, "{}",
          "{\"sentence_transformers\":{\"activation_fn\":\"torch.nn.modules.linear.Identity\"}}", 0,
-         true},
-        {"{}", "{\"sbert_ce_default_activation_function\":\"torch.nn.modules.linear.Identity\"}", 0,
-         true},
-        {"{}", "{\"sbert_ce_default_activation_function\":null}", 0, false},
-        {"{\"activation_fn\":\"torch.nn.modules.activation.Tanh\"}", "{}", ERR_UNSUPPORTED, false},
+         SCORES_BARE},
+        {1, "{}", "{\"sbert_ce_default_activation_function\":\"torch.nn.modules.linear.Identity\"}",
+         0, SCORES_BARE},
+        {1, "{}", "{\"sbert_ce_default_activation_function\":null}", 0, SCORES_SIGMOID},
+        {1, "{\"activation_fn\":\"torch.nn.modules.activation.Tanh\"}", "{}", ERR_UNSUPPORTED, 0},
     };
     char dir[] = "/tmp/trireme-pooling-XXXXXX", command[128];
     CHECK(mkdtemp(dir));
     for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
         struct error err = {0};
-        bool bare = false;
+        enum score_activation activation = SCORES_SIGMOID;
         put(dir, "config_sentence_transformers.json", CASES[i].own);
         put(dir, "config.json", CASES[i].config);
-        int rc = score_activation_read(dir, &bare, &err);
-        if (rc != CASES[i].rc || (!rc && bare != CASES[i].bare))
-            check_fail(__FILE__, __LINE__, "case %zu: %d, bare %d: '%s'", i, rc, bare, err.text);
+        int rc = score_activation_read(dir, CASES[i].labels, &activation, &err);
+        if (rc != CASES[i].rc || (!rc && activation != CASES[i].activation))
+            check_fail(__FILE__, __LINE__, "case %zu: %d, %d: '%s'", i, rc, (int)activation,
+                       err.text);
     }
     snprintf(command, sizeof command, "rm -r %s", dir);
     CHECK(system(command) == 0);

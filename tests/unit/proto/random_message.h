@@ -139,6 +139,7 @@ static inline void agree_vectors(struct arena *arena, struct wire_vectors *v) {
         *v = (struct wire_vectors){0};
     else
         v->width = MAX(v->width, 1u);
+    v->softmax = v->softmax && !v->bare;
 }
 static inline void agree_hello(struct arena *arena, struct wire_hello *h) {
     h->instance.lo |= 1;

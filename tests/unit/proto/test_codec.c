@@ -186,6 +186,10 @@ TEST(codec_refuses_what_is_out_of_bounds) {
     REFUSED(WIRE_HELLO, hello, (m->vectors.pooling = WIRE_POOLING_MEAN, m->vectors.width = 0));
     REFUSED(WIRE_HELLO, hello, m->vectors = ((struct wire_vectors){.only = true}));
     REFUSED(WIRE_HELLO, hello, m->vectors = ((struct wire_vectors){.bare = true}));
+    REFUSED(WIRE_HELLO, hello, m->vectors = ((struct wire_vectors){.softmax = true}));
+    REFUSED(WIRE_HELLO, hello,
+            m->vectors = ((struct wire_vectors){
+                .pooling = WIRE_POOLING_CLS, .width = 2, .bare = true, .softmax = true}));
     REFUSED(WIRE_HELLO, hello, (m->role = WIRE_ROLE_WORKER, m->state = 0));
     REFUSED(WIRE_HELLO, hello, (m->role = WIRE_ROLE_WORKER, m->rank = m->tp));
     REFUSED(WIRE_WELCOME, welcome, m->silence_ms = m->heartbeat_ms);

@@ -143,6 +143,7 @@ static const struct difference {
     {VECTORS(only), "pooling"},
     {VECTORS(scores), "pooling"},
     {VECTORS(bare), "pooling"},
+    {VECTORS(softmax), "pooling"},
     {GROUP(block_tokens), "geometry of KV blocks"},
     {GROUP(window_tokens), "geometry of KV blocks"},
 };

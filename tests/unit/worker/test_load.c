@@ -151,6 +151,21 @@ TEST(what_becomes_of_prompts_is_told) {
           .whole_prompts = true,
           .only = true,
           .scores = true}},
+        {EMBEDDINGS "bert-classes",
+         NULL,
+         {.pooling = WIRE_POOLING_CLS,
+          .width = 3,
+          .whole_prompts = true,
+          .only = true,
+          .scores = true,
+          .softmax = true}},
+        {EMBEDDINGS "modernbert-tags",
+         NULL,
+         {.pooling = WIRE_POOLING_MEAN,
+          .width = 4,
+          .whole_prompts = true,
+          .only = true,
+          .scores = true}},
         {EMBEDDINGS "qwen3-rank",
          NULL,
          {.pooling = WIRE_POOLING_LAST, .width = 1, .only = true, .scores = true}},
@@ -164,10 +179,11 @@ TEST(what_becomes_of_prompts_is_told) {
             want.width = loaded.model.spec.hidden;
         if (v->pooling != want.pooling || v->width != want.width ||
             v->normalize != want.normalize || v->whole_prompts != want.whole_prompts ||
-            v->only != want.only || v->scores != want.scores || v->bare != want.bare)
-            check_fail(__FILE__, __LINE__, "row %zu: pooling %d of %u, %d %d %d %d %d", i,
+            v->only != want.only || v->scores != want.scores || v->bare != want.bare ||
+            v->softmax != want.softmax)
+            check_fail(__FILE__, __LINE__, "row %zu: pooling %d of %u, %d %d %d %d %d %d", i,
                        (int)v->pooling, v->width, v->normalize, v->whole_prompts, v->only,
-                       v->scores, v->bare);
+                       v->scores, v->bare, v->softmax);
         unload();
     }
     EXPECT_EQ(LOAD(EMBEDDINGS "bert-mean", "--pooling=none"), ERR_INVALID);
