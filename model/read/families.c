@@ -34,6 +34,31 @@
                     "\"layer_norm_eps\":1e-12}",                                                   \
         .position_offset = 2, .positions_inclusive = true
 
+/* BERT with rotation in place of a table of positions, gated feed-forwards, and few biases. Its fields
+ * have GPT-2's names. */
+#define NOMIC_BERT_OPTIONS                                                                         \
+    .defaults = "{\"vocab_size\":30528,"                                                           \
+                "\"hidden_size\":768,"                                                             \
+                "\"num_hidden_layers\":12,"                                                        \
+                "\"num_attention_heads\":12,"                                                      \
+                "\"intermediate_size\":3072,"                                                      \
+                "\"max_position_embeddings\":8192,"                                                \
+                "\"type_vocab_size\":2,"                                                           \
+                "\"hidden_act\":\"silu\","                                                         \
+                "\"rope_theta\":1000.0,"                                                           \
+                "\"layer_norm_eps\":1e-12}",                                                       \
+    .aliases = "hidden_size=n_embd num_hidden_layers=n_layer num_attention_heads=n_head "          \
+               "intermediate_size=n_inner max_position_embeddings=n_positions "                    \
+               "hidden_act=activation_function rope_theta=rotary_emb_base "                        \
+               "layer_norm_eps=layer_norm_epsilon",                                                \
+    .expects = "prenorm=false causal=false use_rms_norm=false rotary_emb_fraction=1 "              \
+               "rotary_emb_interleaved=false parallel_block=false shared_ln=false "                \
+               "rotary_emb_scale_base=null",                                                       \
+    .bidirectional = true, .token_types = "type_vocab_size", .places = PLACES_RESIDUAL,            \
+    .final_norm = "", .embed_norm = "yes", .norm = NORM_LAYER, .norm_bias = "yes",                 \
+    .qkv_bias = "qkv_proj_bias", .out_bias = "qkv_proj_bias", .ffn_bias = "mlp_fc1_bias",          \
+    .kv_heads = KV_HEADS
+
 /* Its class knows no layer_norm_eps and no position_embedding_type, which published files have. */
 #define MODERNBERT_OPTIONS                                                                         \
     .defaults = "{\"vocab_size\":50368,"                                                           \
@@ -800,6 +825,11 @@ const struct family FAMILIES[] = {
      .names = &ROBERTA_SCORE_NAMES,
      .score = SCORE_TANH,
      ROBERTA_OPTIONS},
+    {.architectures = "NomicBertModel",
+     .model_types = "nomic_bert",
+     .name = "nomic-bert",
+     .names = &NOMIC_BERT_NAMES,
+     NOMIC_BERT_OPTIONS},
     {.architectures = "ModernBertModel,ModernBertForMaskedLM",
      .model_types = "modernbert",
      .name = "modernbert",

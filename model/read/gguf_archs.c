@@ -27,6 +27,8 @@ static const struct gguf_arch ARCHS[] = {
     {"mistral3", "ministral3", "Ministral3ForCausalLM", &GGUF_NAMES, true, NULL, NULL},
     {"arcee", "arcee", "ArceeForCausalLM", &GGUF_NAMES, true, NULL, NULL},
     {"qwen2", "qwen2", "Qwen2ForCausalLM", &GGUF_NAMES, false, NULL, NULL},
+    {"qwen3", "qwen3", "Qwen3ForSequenceClassification", &GGUF_RANK_NAMES, false,
+     "@cls.output.weight", NULL},
     {"qwen3", "qwen3", "Qwen3ForCausalLM", &GGUF_NAMES, false, NULL, NULL},
     {"gemma", "gemma", "GemmaForCausalLM", &GGUF_NAMES, false, NULL, NULL},
     {"gemma2", "gemma2", "Gemma2ForCausalLM", &GGUF_NAMES, false, NULL, NULL},
@@ -73,6 +75,11 @@ static const struct gguf_arch ARCHS[] = {
     {"qwen3next", "qwen3_next", "Qwen3NextForCausalLM", &GGUF_DELTA_FUSED_NAMES, false, NULL, NULL},
     {"qwen35", "qwen3_5_text", "Qwen3_5ForCausalLM", &GGUF_DELTA_TILED_NAMES, false, NULL, NULL},
     {"lfm2", "lfm2", "Lfm2ForCausalLM", &GGUF_LFM2_NAMES, false, NULL, NULL},
+    {"bert", "bert", "BertForSequenceClassification", &GGUF_ENCODER_SCORE_NAMES, false,
+     "@cls.output.weight", NULL},
+    {"bert", "bert", "BertModel", &GGUF_ENCODER_NAMES, false, NULL, NULL},
+    {"nomic-bert", "nomic_bert", "NomicBertModel", &GGUF_ENCODER_NAMES, false, NULL, NULL},
+    {"modern-bert", "modernbert", "ModernBertModel", &GGUF_FUSED_NAMES, false, NULL, NULL},
 };
 
 /* "suffix": there is such a key, and it is not 0; "suffix=value": it has that value; "@name": there
@@ -122,6 +129,9 @@ static bool has_experts(const struct model_spec *spec) {
 
 /* Rows of files with experts are for models that have some, rows of folders' names for those. */
 static bool suits(const struct gguf_arch *arch, const struct model_spec *spec) {
+    if (spec->bidirectional || (spec->score.kind && arch->names != &GGUF_RANK_NAMES) ||
+        (!spec->score.kind && arch->names == &GGUF_RANK_NAMES))
+        return false;
     if (arch->when && !strcmp(arch->when, "expert_count") && !has_experts(spec))
         return false;
     return !arch->folder || arch->folder == spec->folder_names;

@@ -439,6 +439,15 @@ static int write_shown(const struct reader *r, struct error *err) {
     return 0;
 }
 
+static int write_decoder(const struct reader *r, struct error *err) {
+    int rc = write_keys(r, err);
+    if (!rc && !is_listed(r, STATES))
+        rc = write_heads(r, err);
+    if (!rc)
+        rc = gguf_write_state(r, err);
+    return rc ? rc : write_shown(r, err);
+}
+
 int gguf_config_text(const struct gguf *g, const struct gguf_arch *arch, struct buf *json,
                      struct error *err) {
     struct json_writer w;
@@ -453,13 +462,8 @@ int gguf_config_text(const struct gguf *g, const struct gguf_arch *arch, struct 
     json_string(&w, arch->model_type);
     int rc = write_layers(&r, err);
     if (!rc)
-        rc = write_keys(&r, err);
-    if (!rc && !is_listed(&r, STATES))
-        rc = write_heads(&r, err);
-    if (!rc)
-        rc = gguf_write_state(&r, err);
-    if (!rc)
-        rc = write_shown(&r, err);
+        rc = is_listed(&r, ENCODERS) ? gguf_write_encoder(&r, err) : write_decoder(&r, err);
+    gguf_write_labels(&r);
     json_end_object(&w);
     return rc;
 }

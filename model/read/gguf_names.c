@@ -5,6 +5,9 @@ static const char *const IGNORED[] = {"rope_freqs.weight",         "rope_factors
                                       "rope_factors_short.weight", "blk.%u.attn_rot_embd.weight",
                                       "blk.%u.rope_freqs.weight",  NULL};
 
+/* BERT's pooler, which makes no embeddings */
+static const char *const ENCODER_IGNORED[] = {"cls.weight", "cls.bias", NULL};
+
 #define L "blk.%u."
 #define COMMON                                                                                     \
     [ROLE_EMBED] = "token_embd.weight", [ROLE_EMBED_NORM] = "token_embd_norm.weight",              \
@@ -127,7 +130,23 @@ const struct name_table GGUF_LFM2_NAMES = {
          [ROLE_CONV_BIAS] = L "shortconv.conv.bias", [ROLE_MIX_OUT] = L "shortconv.out_proj.weight",
          [ROLE_MIX_OUT_BIAS] = L "shortconv.out_proj.bias"},
     .ignored = IGNORED};
+#define ENCODER_NORMS                                                                              \
+    [ROLE_TOKEN_TYPES] = "token_types.weight", [ROLE_MIXER_NORM] = L "attn_output_norm.weight",    \
+    [ROLE_MIXER_NORM_BIAS] = L "attn_output_norm.bias",                                            \
+    [ROLE_FFN_NORM] = L "layer_output_norm.weight",                                                \
+    [ROLE_FFN_NORM_BIAS] = L "layer_output_norm.bias"
+const struct name_table GGUF_ENCODER_NAMES = {
+    .patterns = {COMMON, QKV_APART, QKV_FUSED, FFN_APART, ENCODER_NORMS},
+    .ignored = ENCODER_IGNORED};
+const struct name_table GGUF_ENCODER_SCORE_NAMES = {
+    .patterns = {
+        COMMON, QKV_APART, QKV_FUSED, FFN_APART,
+        ENCODER_NORMS, [ROLE_SCORE_DENSE] = "cls.weight", [ROLE_SCORE_DENSE_BIAS] = "cls.bias",
+        [ROLE_SCORE_OUT] = "cls.output.weight", [ROLE_SCORE_OUT_BIAS] = "cls.output.bias"}};
 #pragma GCC diagnostic pop
+const struct name_table GGUF_RANK_NAMES = {
+    .patterns = {COMMON, QKV_APART, QKV_FUSED, FFN_APART, [ROLE_SCORE_OUT] = "cls.output.weight"},
+    .ignored = IGNORED};
 const struct name_table GGUF_LATENT_NAMES = {.patterns = {COMMON, LATENT, FFN_APART, EXPERTS},
                                              .ignored = IGNORED};
 const struct name_table GGUF_EXPERT_NAMES = {

@@ -106,6 +106,8 @@ static inline int find_divisor(const struct reader *r, const char *suffix, int64
 #define HYBRIDS    ",lfm2,jamba,granitehybrid,nemotron_h,nemotron_h_moe,"
 #define DELTA      ",qwen3next,qwen35,"
 #define NEMOTRON_H ",nemotron_h,nemotron_h_moe,"
+/* Positions see those behind them too. */
+#define ENCODERS ",bert,nomic-bert,modern-bert,"
 
 /* Heads of keys: of hybrids those of the layers that have some. False: there is no such key, or
  * they differ. */
@@ -114,5 +116,12 @@ bool gguf_kv_heads(const struct reader *r, int64_t *out);
 bool gguf_rotates(const struct reader *r);
 /* What the layers of STATES, HYBRIDS and DELTA are, beyond keys that are fields. */
 MUST_CHECK int gguf_write_state(const struct reader *r, struct error *err);
+
+/* ---- gguf_encoder.c ---- */
+
+/* All fields of ENCODERS but the number of layers. */
+MUST_CHECK int gguf_write_encoder(const struct reader *r, struct error *err);
+/* Of a model that scores: what its labels are called. */
+void gguf_write_labels(const struct reader *r);
 
 #endif

@@ -221,6 +221,19 @@ const struct name_table ROBERTA_SCORE_NAMES = {
     .prefixes = ENCODER,
     .ignored = ENCODER_IGNORED};
 
+#define N "encoder.layers.%u."
+const struct name_table NOMIC_BERT_NAMES = {
+    .patterns = {[ROLE_EMBED] = "embeddings.word_embeddings.weight",
+                 [ROLE_TOKEN_TYPES] = "embeddings.token_type_embeddings.weight",
+                 BOTH(ROLE_EMBED_NORM, ROLE_EMBED_NORM_BIAS, "emb_ln"),
+                 BOTH(ROLE_QKV, ROLE_QKV_BIAS, N "attn.Wqkv"),
+                 BOTH(ROLE_OUT, ROLE_OUT_BIAS, N "attn.out_proj"),
+                 BOTH(ROLE_MIXER_NORM, ROLE_MIXER_NORM_BIAS, N "norm1"),
+                 BOTH(ROLE_UP, ROLE_UP_BIAS, N "mlp.fc11"),
+                 BOTH(ROLE_GATE, ROLE_GATE_BIAS, N "mlp.fc12"),
+                 BOTH(ROLE_DOWN, ROLE_DOWN_BIAS, N "mlp.fc2"),
+                 BOTH(ROLE_FFN_NORM, ROLE_FFN_NORM_BIAS, N "norm2")}};
+
 static const struct name_prefix MODERNBERT[] = {{"model.", ""}, {"", ""}, {NULL, NULL}};
 static const char *const MODERNBERT_IGNORED[] = {"head.%s", "decoder.%s", NULL};
 #define MODERNBERT_PATTERNS                                                                        \

@@ -200,6 +200,18 @@ static const char *foreign_architecture(struct spec_reader *r) {
     return list_has(r->family->architectures, ',', bytes_str(name)) ? "" : name;
 }
 
+/* As many as are named; transformers assumes two where a file says nothing. */
+static uint32_t read_label_count(struct spec_reader *r) {
+    const struct config_node *names = config_find(r->config, 0, "id2label");
+    int64_t named = names && names->kind == CONFIG_OBJECT ? (int64_t)names->count : 0;
+    int64_t count = named ? named : config_int(r->config, 0, "num_labels", 2);
+    config_consume_all(r->config, 0, "id2label");
+    if (count < 1 || count > SPEC_LABELS_MAX)
+        config_fail(r->config, ERR_INVALID, "a model has 1 to %d labels, not %lld", SPEC_LABELS_MAX,
+                    (long long)count);
+    return (uint32_t)count;
+}
+
 static void read_score(struct spec_reader *r, const char *foreign) {
     const struct family *f = r->family;
     struct score_spec *score = &r->spec->score;
@@ -212,6 +224,7 @@ static void read_score(struct spec_reader *r, const char *foreign) {
         read_unsupported(r, "architectures", foreign);
     if (!score->kind)
         return;
+    score->label_count = read_label_count(r);
     const char *way = f->score_pooling ? read_text(r, f->score_pooling, "cls") : "cls";
     if (!strcmp(way, "mean"))
         score->pooling = POOLING_MEAN;

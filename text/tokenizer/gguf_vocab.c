@@ -47,6 +47,19 @@ static void set_ends(const struct source *s, struct tokenizer *t, bool bos_by_de
         vec_push(&t->suffix, t->eos[0]);
 }
 
+/* Of encoders: two texts with the end of the one and a separator between them, as llama.cpp's rerank
+ * joins them. A file that has no separator says nothing of pairs. */
+static void set_pair(const struct source *s, struct tokenizer *t) {
+    uint32_t sep = id_of(s, "tokenizer.ggml.seperator_token_id");
+    if (sep == TOKEN_NONE)
+        sep = id_of(s, "tokenizer.ggml.separator_token_id");
+    if (sep == TOKEN_NONE || !t->prefix.count || !t->suffix.count)
+        return;
+    uint32_t end = t->suffix.items[0];
+    t->pair = (struct pair_rule){
+        .ids = {{t->prefix.items[0]}, {end, sep}, {end}}, .counts = {1, 2, 1}, .there = true};
+}
+
 /* ---- SentencePiece ---- */
 
 static int check_text(const struct source *s, struct bytes text, uint64_t id) {
@@ -101,6 +114,8 @@ static int build_spm(const struct source *s, bool unigram, struct tokenizer *t) 
     spm_model_release(&m);
     if (!rc)
         set_ends(s, t, !unigram, unigram);
+    if (!rc && unigram)
+        set_pair(s, t);
     return rc;
 }
 
@@ -306,6 +321,11 @@ static int set_wordpiece_ends(const struct source *s, struct tokenizer *t) {
     t->prefix.count = t->suffix.count = 0;
     vec_push(&t->prefix, t->bos);
     vec_push(&t->suffix, sep);
+    t->pair = (struct pair_rule){.ids = {{t->bos}, {sep}, {sep}},
+                                 .counts = {1, 1, 1},
+                                 .between_first = 1,
+                                 .second_type = true,
+                                 .there = true};
     return 0;
 }
 
