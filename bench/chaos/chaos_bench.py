@@ -1,5 +1,5 @@
-"""bench/chaos: many rounds of faults, half on ipc with one gateway, half on tcp with two. Prints lost streams (responses in the background count as
-such) and the gap a client sees, per fault.
+"""bench/chaos: many rounds of faults, half on ipc with one gateway, half on tcp with two. Prints lost streams (responses in the background and requests for
+vectors count as such) and the gap a client sees, per fault.
 
     ./dev bench chaos [--rounds 1000] [--seconds 0] [--seed 1] [--faults 'kill worker,...']
 """
@@ -46,7 +46,7 @@ def main():
                             gaps[name] += r.gaps
                         else:
                             uncounted += 1
-    print(f"{sum(counted.values())} counted rounds of 64 streams and 6 responses in the background, {uncounted} not counted, {sum(lost.values())} streams lost, {time.monotonic() - began:.0f} s")
+    print(f"{sum(counted.values())} counted rounds of 64 streams, 6 responses in the background and 2 requests for vectors, {uncounted} not counted, {sum(lost.values())} streams lost, {time.monotonic() - began:.0f} s")
     print(f"{'fault':28} {'rounds':>6} {'lost':>5} {'gap p50 s':>10} {'p99 s':>7} {'max s':>7}")
     for name in names:
         g = gaps[name]

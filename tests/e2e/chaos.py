@@ -1,5 +1,6 @@
-"""The flagship: streams outlive processes. Rounds of faults against 64 streams and 6 responses in the background, each compared with an undisturbed
-run (acceptance 4). When a gateway is killed, clients resume their streams, and ask again for what it kept.
+"""The flagship: streams outlive processes. Rounds of faults against 64 streams, 6 responses in the background and 2 requests for vectors, each
+compared with an undisturbed run (acceptance 4). Every eighth stream's client leaves and comes back for the rest. When a gateway is killed, all
+clients resume their streams, and ask again for what it kept.
 
 A round counts only when, at the fault, every stream had received at least one and fewer than half of its tokens. bench/chaos runs many rounds and
 prints the table; test_survive.py runs a few.
@@ -17,17 +18,18 @@ from resuming import fetch, resuming
 
 STREAMS = 64
 BACKGROUND = 6
+VECTORS = 2
 TOKENS = 100
 # the run-time faults, each: name -> coroutine(server, rng)
 
 
 # how the model's calls are written
-SERVE = ["--tool-call-parser", "hermes"]
+SERVE = ["--tool-call-parser", "hermes", "--pooling", "last"]
 
 
 def bodies():
-    """Greedy, seeded, steered by what was drawn, n = 3, constrained, forced and strict calls, lists of tokens, log-probabilities, chat and plain;
-    every one unlike the others."""
+    """Greedy, seeded, steered by what was drawn, n = 3, constrained, forced and strict calls, lists of tokens, log-probabilities, chat, plain and
+    Anthropic's messages; every one unlike the others."""
     made = []
     for i in range(STREAMS):
         body = {"max_tokens": TOKENS + i % 9, "stream": True, "stream_options": {"include_usage": True}, "ignore_eos": True}
@@ -46,7 +48,12 @@ def bodies():
         if i % 5 == 3:
             del body["ignore_eos"]  # they are longer than their tokens
             items = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 20 + i}, "age": {"type": "integer"}}, "required": ["name", "age"]}
-            body["structured_outputs"] = {"json": {"type": "array", "items": items, "minItems": 400}} if i % 2 else {"regex": "([A-Za-z]{1,9}[ ,.]){500}"}
+            people = {"type": "array", "items": items, "minItems": 400}
+            if i % 4 == 1:
+                schema = {"type": "object", "properties": {"people": people}, "required": ["people"], "additionalProperties": False}
+                body["response_format"] = {"type": "json_schema", "json_schema": {"name": "people", "strict": True, "schema": schema}}
+            else:
+                body["structured_outputs"] = {"json": people} if i % 2 else {"regex": "([A-Za-z]{1,9}[ ,.]){500}"}
         elif i % 9 == 2:
             body.update([{"bad_words": ["the", "and", "was"]}, {"allowed_token_ids": list(range(260, 1500))}][i % 2])
         elif i % 10 == 7:
@@ -54,11 +61,26 @@ def bodies():
             some = {"type": "object", "properties": {"lines": {"type": "array", "items": {"type": "string", "maxLength": 30}, "minItems": 400}}, "required": ["lines"]}
             body["tools"] = [{"type": "function", "function": {"name": f"write_{i}", "parameters": some, "strict": True}}]
             body["tool_choice"] = "required" if i % 20 == 7 else "auto"
-        if i % 2:
+        if i % 16 in (7, 9) and not {"n", "logprobs"} & set(body):
+            made.append(("/v1/messages", as_messages(body, i)))
+        elif i % 2:
             made.append(("/v1/chat/completions", dict(body, messages=[{"role": "user", "content": f"Tell me story number {i} about a fox and the sea."}])))
         else:
             made.append(("/v1/completions", dict(body, prompt=f"Once upon a time, in year {i}, there was a little ship. " * (1 + i % 4))))
     return made
+
+
+def as_messages(body, i):
+    """The same in Anthropic's form."""
+    body = {k: v for k, v in body.items() if k not in ("stream_options", "tools", "tool_choice", "response_format")} | (
+        {"tools": [{"name": t["function"]["name"], "input_schema": t["function"]["parameters"]} for t in body["tools"]], "tool_choice": {"type": "any"}}
+        if "tools" in body else {})
+    return dict(body, messages=[{"role": "user", "content": f"Tell me letter number {i} about a fox and the sea."}])
+
+
+def vector_bodies():
+    """Requests for vectors, of more texts than run at a time."""
+    return [{"input": [f"text {i} of {k}: " + "once upon a time " * (i % 9) for i in range(150)], "encoding_format": "base64"} for k in range(VECTORS)]
 
 
 def background_bodies():
@@ -68,7 +90,11 @@ def background_bodies():
         body = {"input": f"Write tale number {i} about an owl.", "max_output_tokens": TOKENS + i, "background": True, "seed": 5 + i, "temperature": 0.8}
         if i % 3 == 0:
             body["stream"] = True
-        if i % 3 == 1:
+        if i == 4:  # a call that is as long as its tokens
+            some = {"type": "object", "properties": {"lines": {"type": "array", "items": {"type": "string", "maxLength": 20}, "minItems": 300}}, "required": ["lines"]}
+            body["tools"] = [{"type": "function", "name": "keep", "parameters": some, "strict": True}]
+            body["tool_choice"] = "required"
+        elif i % 3 == 1:
             names = {"type": "array", "items": {"type": "string", "maxLength": 12}, "minItems": 200}
             schema = {"type": "object", "properties": {"names": names}, "required": ["names"], "additionalProperties": False}
             body["text"] = {"format": {"type": "json_schema", "name": "tale", "strict": True, "schema": schema}}
@@ -134,18 +160,44 @@ def tokens_seen(r):
     return min((r.chunks.get(i, 0) for i in range(r.body.get("n", 1))), default=0), max(r.chunks.values(), default=0)
 
 
-async def run_streams(server, requests, fault=None, rng=None, round_=None, behind=()):
-    """behind: responses in the background beside them (Kept)."""
+class Vectors:
+    """A request for vectors: what it gave."""
+
+    def __init__(self, body):
+        self.body, self.data, self.error = body, None, None
+
+    def key(self):
+        return self.data, self.error
+
+
+async def vectors_of(port, v, may_be_lost, timeout=90):
+    """Where its gateway may die, it is asked again."""
+    end = time.monotonic() + timeout
+    while v.data is None and v.error is None:
+        r = await request(port, "/v1/embeddings", v.body, timeout=max(end - time.monotonic(), 1))
+        if r.status == 200 and getattr(r, "json", None):
+            v.data = tuple(d["embedding"] for d in r.json["data"])
+        elif not may_be_lost or time.monotonic() > end:
+            v.error = f"{r.status}: {r.error}"
+        else:
+            await asyncio.sleep(0.1)
+
+
+async def run_streams(server, requests, fault=None, rng=None, round_=None, behind=(), vectors=()):
+    """behind: responses in the background beside them (Kept); vectors: requests for some (Vectors)."""
     results = [Result(body) for _, body in requests]
     ports = server.ports
     resumed = round_ and round_.fault in RESUMED
 
     def ask(i, path, body):
+        if i % 8 == 6 and not resumed and round_:
+            return resuming(ports[i % len(ports)], path, body, f"{rng.random()}-{i}", results[i], timeout=90, leaves_after=3 + i % 7)
         if resumed:
             return resuming(ports[i % len(ports)], path, body, f"{rng.random()}-{i}", results[i], timeout=90)
         return request(ports[i % len(ports)], path, body, results[i], timeout=90)
     tasks = [asyncio.create_task(ask(i, path, body)) for i, (path, body) in enumerate(requests)]
     kept = [asyncio.create_task(in_background(ports[i % len(ports)], k, may_be_lost=resumed)) for i, k in enumerate(behind)]
+    kept += [asyncio.create_task(vectors_of(ports[i % len(ports)], v, may_be_lost=resumed)) for i, v in enumerate(vectors)]
     since = None
     if fault:
         while not all(tokens_seen(r)[0] >= 1 for r in results) and not all(t.done() for t in tasks):
@@ -179,7 +231,7 @@ class Arena:
     def __enter__(self):
         self.server.__enter__()
         self.wanted = self.undisturbed()
-        assert any(k[3] for k in self.wanted[STREAMS:]), "no events were followed"
+        assert any(k[3] for k in self.wanted[STREAMS:STREAMS + BACKGROUND]), "no events were followed"
         for i, (got, wanted) in enumerate(zip(self.undisturbed(), self.wanted)):
             assert got == wanted, f"two undisturbed runs differ in request {i}: {first_difference(got, wanted)}"
         self.server.wait(lambda: settled(self.server), 10, "blocks returned")
@@ -190,11 +242,13 @@ class Arena:
 
     def undisturbed(self):
         kept = [Kept(body) for body in background_bodies()]
-        results, _ = asyncio.run(run_streams(self.server, self.requests, behind=kept))
+        vectors = [Vectors(body) for body in vector_bodies()]
+        results, _ = asyncio.run(run_streams(self.server, self.requests, behind=kept, vectors=vectors))
         bad = [r.error or r.status for r in results if r.error or r.status != 200 or not r.done]
         bad += [k.error or k.status for k in kept if k.error or k.status != "incomplete"]  # they are longer than their tokens
+        bad += [v.error or "no vectors" for v in vectors if not v.data]
         assert not bad, f"an undisturbed run failed: {bad[:3]}"
-        return [r.key() for r in results + kept]
+        return [r.key() for r in results + kept + vectors]
 
     def fds(self):
         return {p: fd_count(p) for role in ("gateway", "scheduler", "worker", "serve") for p in self.server.pids(role)}
@@ -203,8 +257,11 @@ class Arena:
         """One round; a lost stream, or response in the background, is one that does not end byte-equal."""
         r, rng = Round(name), random.Random(seed)
         kept = [Kept(body) for body in background_bodies()]
-        results, since = asyncio.run(run_streams(self.server, self.requests, FAULTS[name], rng, r, kept))
-        for i, (result, wanted) in enumerate(zip(results + kept, self.wanted)):
+        vectors = [Vectors(body) for body in vector_bodies()]
+        results, since = asyncio.run(run_streams(self.server, self.requests, FAULTS[name], rng, r, kept, vectors))
+        left = sum(getattr(result, "resumes", 0) > 0 for result in results)
+        assert name in RESUMED or left >= STREAMS // 16, f"only {left} clients came back for their streams"
+        for i, (result, wanted) in enumerate(zip(results + kept + vectors, self.wanted)):
             if result.key() != wanted:
                 r.lost.append((i, result.error or f"differs: {first_difference(result.key(), wanted)}"))
         r.gaps = [result.max_gap(since) for result in results]

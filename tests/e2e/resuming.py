@@ -38,14 +38,15 @@ def fetch(port, method, path, body=None, headers=None, timeout=60, stop_after=No
         connection.close()
 
 
-async def resuming(port, path, body, name, result=None, timeout=90):
-    """As stream.request, but it comes back whenever its connection is lost. result.raw has the stream; result.resumes counts."""
+async def resuming(port, path, body, name, result=None, timeout=90, leaves_after=None):
+    """As stream.request, but it comes back whenever its connection is lost, and leaves the first one by itself after so many events.
+    result.raw has the stream; result.resumes counts."""
     result = result or Result(body)
     result.raw, result.resumes, last = b"", 0, None
     end = time.monotonic() + timeout
     while not result.done and time.monotonic() < end and result.error is None:
         try:
-            last = await asyncio.wait_for(_once(port, path, body, name, result, last), end - time.monotonic())
+            last = await asyncio.wait_for(_once(port, path, body, name, result, last, leaves_after), end - time.monotonic())
         except Cut as cut:
             last = cut.args[0]
         except (OSError, asyncio.TimeoutError, asyncio.IncompleteReadError):
@@ -57,7 +58,7 @@ async def resuming(port, path, body, name, result=None, timeout=90):
     return result
 
 
-async def _once(port, path, body, name, result, last):
+async def _once(port, path, body, name, result, last, leaves_after):
     reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 22)
     try:
         again = result.resumes > 0 and not getattr(result, "anew", False)
@@ -75,8 +76,10 @@ async def _once(port, path, body, name, result, last):
             result.anew = status == 404  # it never arrived
             return last
         result.status = status
-        pending = b""
+        pending, events = b"", 0
         while True:
+            if leaves_after and not again and events >= leaves_after:
+                raise Cut(last)
             try:
                 size = int((await reader.readuntil(b"\r\n")).split(b";")[0], 16)
                 block = await reader.readexactly(size + 2)
@@ -87,6 +90,7 @@ async def _once(port, path, body, name, result, last):
             pending += block[:-2]
             while b"\n\n" in pending:
                 event, pending = pending.split(b"\n\n", 1)
+                events += 1
                 result.raw += event + b"\n\n"
                 for line in event.split(b"\n"):
                     if line.startswith(b"id: "):

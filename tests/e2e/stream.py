@@ -4,6 +4,10 @@ import json
 import time
 
 
+# of events that Anthropic's messages are made of
+BLOCKS = {"message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop", "ping"}
+
+
 class Result:
     """What one request gave: per choice text, finish reason and token count; usage; times."""
 
@@ -41,6 +45,9 @@ class Result:
             self.error = json.dumps(event["error"], sort_keys=True)
             return
         self.last = event
+        if event.get("type") in BLOCKS:
+            self.feed_block(event, now)
+            return
         if event.get("usage"):
             self.usage = event["usage"]
         for choice in event.get("choices", []):
@@ -58,6 +65,24 @@ class Result:
                     self.first_s = now - self.started
             if choice.get("finish_reason"):
                 self.finish[i] = choice["finish_reason"]
+
+
+    def feed_block(self, event, now):
+        """An event of Anthropic's messages: the pieces of all blocks, each behind what it is."""
+        kind, delta = event["type"], event.get("delta", {})
+        block = event.get("content_block", {})
+        piece = delta.get("text") or delta.get("thinking") or delta.get("partial_json") or block.get("name")
+        if kind == "content_block_start":
+            piece = f"[{block['type']}]" + (piece or "")
+        if piece:
+            self.text[0] = self.text.get(0, "") + piece
+            self.chunks[0] = self.chunks.get(0, 0) + (kind == "content_block_delta")
+            self.times.append(now)
+            self.first_s = now - self.started if self.first_s is None else self.first_s
+        if kind == "message_delta":
+            self.finish[0] = delta["stop_reason"]
+            self.usage = {"prompt_tokens": event["usage"].get("input_tokens"), "completion_tokens": event["usage"]["output_tokens"]}
+        self.done |= kind == "message_stop"
 
 
 async def request(port, path, body, result=None, on_chunk=None, timeout=120, headers=()):
