@@ -104,11 +104,15 @@ bool attention_decode_rows(struct stream *s, const struct attention_call &call,
 /* The same of bf16 activations and a cache of fp8 or int8. */
 bool attention_decode_narrow_rows(struct stream *s, const struct attention_call &call,
                                   enum storage_type kv_type);
-void attention_prompt_rows(struct stream *s, const struct attention_call &call,
-                           enum storage_type type);
-/* The same by wgmma. False: not on this GPU or not for this head size, nothing is done. */
+/* False: not for this cache, nothing is done. */
+bool attention_prompt_rows(struct stream *s, const struct attention_call &call,
+                           enum storage_type kv_type);
+/* The same by wgmma. False: not on this GPU, for this head size or cache, nothing is done. */
 bool attention_prompt_hopper_rows(struct stream *s, const struct attention_call &call,
-                                  enum storage_type type);
+                                  enum storage_type kv_type);
+/* Of it, a cache of fp8 or int8. */
+bool attention_prompt_narrow_rows(struct stream *s, const struct attention_call &call,
+                                  enum storage_type kv_type);
 void attention_plain_rows(struct stream *s, const struct attention_call &call,
                           enum storage_type kv_type);
 

@@ -12,8 +12,12 @@
  * become weights in registers: an accumulator tile of scores is laid out as the next product's left
  * operand.
  *
+ * Numbers of 8 bits, fp8 or int8, come into an area of their own and become the activations' type,
+ * exactly, by the thread that copied them, before the block meets. The scales of int8 meet the scores,
+ * and the weights before they are rounded; the sum is of weights without them.
+ *
  * Cost: 4 * D operations for each (row, head, position); K and V once for 64 rows of a head. Shared
- * memory: (64 + 2 * tile) * (D + 8) * 2.
+ * memory: (64 + 2 * tile) * (D + 8) * 2; caches of 8 bits: 2 * tile * D more.
  */
 #include "kernels/cuda/attention_prompt.cuh"
 
@@ -49,11 +53,78 @@ static __device__ __forceinline__ void load_positions(const struct attention_cal
     cp_async_commit();
 }
 
-template <int A, int DP, int TILE>
+/* The same of a cache of 8 bits: 16 numbers at a time, to the area that this thread turns them from. */
+template <int C, int DP, int TILE> struct narrow_tile {
+    enum : uint32_t {
+        CHUNKS = DP / 16,
+        LINES = PROMPT_THREADS / CHUNKS,
+        COPIES = TILE / LINES,
+        BYTES = TILE * DP,
+        SCALED = C == STORAGE_I8
+    };
+    unsigned char *staged; /* BYTES */
+    float *scales;         /* [TILE] where SCALED */
+    float own;             /* the scale of position threadIdx.x of the tile that is on its way */
+
+    __device__ __forceinline__ void load(const struct attention_call &call, const struct segment &s,
+                                         uint32_t start, uint32_t head) {
+        const struct kv_pages &kv = call.kv;
+        const uint32_t line = threadIdx.x / CHUNKS, c = threadIdx.x % CHUNKS,
+                       mask = kv.block_tokens - 1,
+                       shift = (uint32_t)__ffs((int)kv.block_tokens) - 1;
+        const uint32_t *table = kv.tables + (size_t)s.slot * kv.max_blocks;
+        auto block_of = [&](uint32_t position) {
+            return kv.base + table[position >> shift] * kv.block_stride;
+        };
+        if (SCALED) {
+            const uint32_t position = start + threadIdx.x;
+            own = 0;
+            if (threadIdx.x < TILE && position >= s.low && position <= s.high)
+                own = ((const float *)(block_of(position) +
+                                       2 * kv.kv_heads *
+                                           kv.head_stride()))[(size_t)head * kv.block_tokens +
+                                                              (position & mask)];
+        }
+#pragma unroll
+        for (uint32_t n = 0; n < COPIES; n++) {
+            const uint32_t position = start + line + n * LINES;
+            const bool valid = position >= s.low && position <= s.high;
+            if (c * 16 < kv.head_dim)
+                cp_async_16(staged + (n * PROMPT_THREADS + threadIdx.x) * 16,
+                            (valid ? block_of(position) : kv.base) + head * kv.head_stride() +
+                                (position & mask) * kv.head_dim + c * 16,
+                            valid);
+        }
+        cp_async_commit();
+    }
+    /* What has come, as type A, to `to`. */
+    template <int A>
+    __device__ __forceinline__ void dequantize(const struct attention_call &call,
+                                               uint16_t *to) const {
+        const uint32_t line = threadIdx.x / CHUNKS, c = threadIdx.x % CHUNKS;
+        if (SCALED && threadIdx.x < TILE)
+            scales[threadIdx.x] = own;
+        if (c * 16 >= call.kv.head_dim)
+            return;
+#pragma unroll
+        for (uint32_t n = 0; n < COPIES; n++) {
+            const uint4 w = *(const uint4 *)(staged + (n * PROMPT_THREADS + threadIdx.x) * 16);
+            uint4 *at = (uint4 *)(to + (line + n * LINES) * (DP + 8) + c * 16);
+            at[0] = make_uint4(dequantize_two<A, C>(w.x, false), dequantize_two<A, C>(w.x, true),
+                               dequantize_two<A, C>(w.y, false), dequantize_two<A, C>(w.y, true));
+            at[1] = make_uint4(dequantize_two<A, C>(w.z, false), dequantize_two<A, C>(w.z, true),
+                               dequantize_two<A, C>(w.w, false), dequantize_two<A, C>(w.w, true));
+        }
+    }
+};
+
+/* C: of the cache. */
+template <int A, int C, int DP, int TILE>
 static __global__
 __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel(struct attention_call call) {
     typedef typename values<A>::raw raw;
-    enum { STRIDE = DP + 8 };
+    typedef narrow_tile<C, DP, TILE> narrow;
+    enum { STRIDE = DP + 8, NARROW = C != A };
     DYNAMIC_SHARED(area);
     uint16_t *q = (uint16_t *)area, *k_tile = q + PROMPT_ROWS * STRIDE,
              *v_tile = k_tile + TILE * STRIDE;
@@ -66,6 +137,21 @@ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel(struct attention_
 
     /* 1. the rows: where they are, their queries; padding is zeros */
     const prompt_rows<PROMPT_ROWS> rows = {(uint32_t *)(v_tile + TILE * STRIDE)};
+    unsigned char *staged = (unsigned char *)(rows.numbers + 3 * PROMPT_ROWS);
+    float *scales = (float *)(staged + 2 * narrow::BYTES);
+    narrow k_narrow = {staged, scales, 0}, v_narrow = {staged + narrow::BYTES, scales + TILE, 0};
+    const auto load_k = [&](const struct segment &s, uint32_t start) {
+        if (NARROW)
+            k_narrow.load(call, s, start, g);
+        else
+            load_positions<DP, TILE>(call, s, k_tile, start, g);
+    };
+    const auto load_v = [&](const struct segment &s, uint32_t start) {
+        if (NARROW)
+            v_narrow.load(call, s, start, kv.kv_heads + g);
+        else
+            load_positions<DP, TILE>(call, s, v_tile, start, kv.kv_heads + g);
+    };
     rows.load(call, t0);
     __syncthreads();
     raw *out = (raw *)call.out + ((size_t)(call.row_first + t0) * call.heads + h) * dim;
@@ -93,11 +179,13 @@ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel(struct attention_
             seen_from[half] = inside ? call.first_position(rows.position(r)) : 0;
         }
         __syncthreads(); /* the segment before is done with the tiles */
-        load_positions<DP, TILE>(call, s, k_tile, s.low / TILE * TILE, g);
+        load_k(s, s.low / TILE * TILE);
         for (uint32_t start = s.low / TILE * TILE; start <= s.high; start += TILE) {
             cp_async_wait<0>();
+            if constexpr (NARROW != 0)
+                k_narrow.template dequantize<A>(call, k_tile);
             __syncthreads(); /* K is here; all are done with V */
-            load_positions<DP, TILE>(call, s, v_tile, start, kv.kv_heads + g);
+            load_v(s, start);
 
             /* 2. scores of the warp's 16 rows */
             float scores[TILE / 8][4] = {};
@@ -120,6 +208,8 @@ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel(struct attention_
                 for (int e = 0; e < 4; e++) {
                     const uint32_t position = start + j * 8 + lane % 4 * 2 + e % 2;
                     const bool seen = position >= seen_from[e / 2] && position < seen_to[e / 2];
+                    if (narrow::SCALED)
+                        scores[j][e] *= scales[position - start];
                     scores[j][e] = seen ? scores[j][e] * call.scale : MINUS_INFINITY;
                     best[e / 2] = scores[j][e] > best[e / 2] ? scores[j][e] : best[e / 2];
                 }
@@ -136,22 +226,26 @@ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel(struct attention_
                 best[half] = at;
             }
             uint32_t weights[TILE / 16][4];
+            const auto round = [&](const float *v_scales) {
 #pragma unroll
-            for (int j = 0; j < TILE / 8; j++)
+                for (int j = 0; j < TILE / 8; j++)
 #pragma unroll
-                for (int half = 0; half < 2; half++) {
-                    const uint32_t pair = pack<A>(fast_exp2(scores[j][half * 2] - best[half]),
-                                                  fast_exp2(scores[j][half * 2 + 1] - best[half]));
-                    weights[j / 2][j % 2 * 2 + half] = pair;
-                    added[half] += rounded_sum<A>(pair);
-                }
-#pragma unroll
-            for (int half = 0; half < 2; half++) {
-#pragma unroll
-                for (int by = 1; by < 4; by *= 2)
-                    added[half] += __shfl_xor_sync(0xffffffffu, added[half], by);
-                sum[half] = __fmaf_rn(sum[half], factor[half], added[half]);
-            }
+                    for (int half = 0; half < 2; half++) {
+                        float w[2] = {fast_exp2(scores[j][half * 2] - best[half]),
+                                      fast_exp2(scores[j][half * 2 + 1] - best[half])};
+                        if (narrow::SCALED) {
+                            added[half] += w[0] + w[1];
+                            w[0] *= v_scales[j * 8 + lane % 4 * 2];
+                            w[1] *= v_scales[j * 8 + lane % 4 * 2 + 1];
+                        }
+                        const uint32_t pair = pack<A>(w[0], w[1]);
+                        weights[j / 2][j % 2 * 2 + half] = pair;
+                        if (!narrow::SCALED)
+                            added[half] += rounded_sum<A>(pair);
+                    }
+            };
+            if (!narrow::SCALED)
+                round(NULL);
 #pragma unroll
             for (int j = 0; j < DP / 8; j++)
 #pragma unroll
@@ -159,11 +253,22 @@ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel(struct attention_
                     acc[j][e] *= factor[e / 2];
 
             cp_async_wait<0>();
+            if constexpr (NARROW != 0)
+                v_narrow.template dequantize<A>(call, v_tile);
             __syncthreads(); /* V is here; all are done with K */
             if (start + TILE <= s.high)
-                load_positions<DP, TILE>(call, s, k_tile, start + TILE, g);
+                load_k(s, start + TILE);
+            if (narrow::SCALED)
+                round(scales + TILE);
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+#pragma unroll
+                for (int by = 1; by < 4; by *= 2)
+                    added[half] += __shfl_xor_sync(0xffffffffu, added[half], by);
+                sum[half] = __fmaf_rn(sum[half], factor[half], added[half]);
+            }
 
-                /* 4. weights by V */
+            /* 4. weights by V */
 #pragma unroll
             for (int k = 0; k < TILE / 16; k++)
 #pragma unroll
@@ -194,28 +299,38 @@ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel(struct attention_
     }
 }
 
-template <int A, int DP, int TILE>
+template <int A, int C, int DP, int TILE>
 static void prompt_shape(struct stream *s, const struct attention_call &call) {
+    const size_t narrow = C == A ? 0 : 2 * TILE * DP + 2 * TILE * sizeof(float);
     launch_shape shape = {dim3(blocks_for(call.row_count, PROMPT_ROWS), call.heads),
                           dim3(PROMPT_THREADS),
-                          (PROMPT_ROWS + 2 * TILE) * (DP + 8) * 2 + 3 * PROMPT_ROWS * 4,
+                          (PROMPT_ROWS + 2 * TILE) * (DP + 8) * 2 + 3 * PROMPT_ROWS * 4 + narrow,
                           device_of(s)->dependent_launch};
-    LAUNCH((attention_prompt_kernel<A, DP, TILE>), shape, cuda_stream_of(s), call);
+    LAUNCH((attention_prompt_kernel<A, C, DP, TILE>), shape, cuda_stream_of(s), call);
 }
 
-template <int A> static void prompt_of(struct stream *s, const struct attention_call &call) {
+template <int A, int C> static void prompt_of(struct stream *s, const struct attention_call &call) {
     if (call.kv.head_dim <= 64)
-        prompt_shape<A, 64, 64>(s, call);
+        prompt_shape<A, C, 64, 64>(s, call);
     else if (call.kv.head_dim <= 128)
-        prompt_shape<A, 128, 64>(s, call);
+        prompt_shape<A, C, 128, 64>(s, call);
     else
-        prompt_shape<A, 256, 32>(s, call);
+        prompt_shape<A, C, 256, 32>(s, call);
 }
 
-void attention_prompt_rows(struct stream *s, const struct attention_call &call,
-                           enum storage_type type) {
-    if (type == STORAGE_BF16)
-        prompt_of<STORAGE_BF16>(s, call);
-    else
-        prompt_of<STORAGE_F16>(s, call);
+template <int A>
+static bool prompt_from(struct stream *s, const struct attention_call &call,
+                        enum storage_type kv_type) {
+    switch ((int)kv_type) {
+    case A: prompt_of<A, A>(s, call); return true;
+    case STORAGE_F8_E4M3: prompt_of<A, STORAGE_F8_E4M3>(s, call); return true;
+    case STORAGE_I8: prompt_of<A, STORAGE_I8>(s, call); return true;
+    default: return false;
+    }
+}
+
+bool attention_prompt_rows(struct stream *s, const struct attention_call &call,
+                           enum storage_type kv_type) {
+    return s->dev->activation_type == STORAGE_BF16 ? prompt_from<STORAGE_BF16>(s, call, kv_type)
+                                                   : prompt_from<STORAGE_F16>(s, call, kv_type);
 }

@@ -8,6 +8,23 @@
 #include "kernels/cuda/attention.cuh"
 #include "kernels/cuda/pairs.cuh"
 
+/* Of four numbers of 8 bits the lower or the upper two, as a pair of type A, exactly. A NaN of fp8
+ * becomes 480. */
+template <int A, int C>
+static __device__ __forceinline__ uint32_t dequantize_two(uint32_t four, bool upper) {
+    if (C == STORAGE_F8_E4M3) { /* moved to the wider type's exponent, whose bias is put right */
+        const uint32_t x = spread_bytes(four, upper, true), sign = x & 0x80008000u;
+        return A == STORAGE_BF16
+                   ? fma_bf16x2((x >> 4 & 0x07f007f0u) | sign, 0x7b807b80u, 0x80008000u)
+                   : fma_f16x2((x >> 1 & 0x3f803f80u) | sign, 0x5c005c00u, 0x80008000u);
+    }
+    /* 128 + the low seven bits, less 128 or 256; f16: 1024 and 1152 */
+    const uint32_t x = spread_bytes(four, upper, false), low = x & 0x007f007fu,
+                   high = x & 0x00800080u;
+    return A == STORAGE_BF16 ? fma_bf16x2(low | 0x43004300u, 0x3f803f80u, high | 0xc300c300u)
+                             : fma_f16x2(low | 0x64006400u, 0x3c003c00u, high | 0xe400e400u);
+}
+
 /* Rows [first, end) of the block are of one slot and see positions [low, high]. */
 struct segment {
     uint32_t first, end, slot, low, high;

@@ -109,6 +109,16 @@ __device__ __forceinline__ uint32_t fma_f16x2(uint32_t a, uint32_t b, uint32_t c
 #endif
 }
 
+/* Bytes 0 and 1 (upper: 2 and 3) of four, each the lower (high: the upper) of two. */
+__device__ __forceinline__ uint32_t spread_bytes(uint32_t four, bool upper, bool high) {
+#ifdef TRIREME_EMULATED
+    const uint32_t two = upper ? four >> 16 : four, spread = (two & 0xff) | (two & 0xff00) << 8;
+    return high ? spread << 8 : spread;
+#else
+    return __byte_perm(four, 0, high ? (upper ? 0x3424 : 0x1404) : (upper ? 0x4342 : 0x4140));
+#endif
+}
+
 /* ---- matrix products of a warp ---- */
 
 /*
@@ -227,6 +237,16 @@ __device__ __forceinline__ void cp_async_16(void *to_shared, const void *from, b
                  : "memory");
 #endif
 }
+/* 16 bytes, of which the first `bytes` are there; the others become zeros. */
+__device__ __forceinline__ void cp_async_some(void *to_shared, const void *from, uint32_t bytes) {
+#ifdef TRIREME_EMULATED
+    emu::copy_async(to_shared, from, 16, 16 - bytes);
+#else
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to_shared)),
+                 "l"(from), "r"(bytes)
+                 : "memory");
+#endif
+}
 __device__ __forceinline__ void cp_async_commit() {
 #ifdef TRIREME_EMULATED
     emu::copy_commit();
@@ -323,6 +343,16 @@ __device__ __forceinline__ uint4 load16_system(const void *p) {
     return v;
 #endif
 }
+/* The same of 8 bytes. */
+__device__ __forceinline__ uint2 load8_system(const void *p) {
+#ifdef TRIREME_EMULATED
+    return *(const uint2 *)p;
+#else
+    uint2 v;
+    asm volatile("ld.relaxed.sys.global.v2.u32 {%0,%1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(p));
+    return v;
+#endif
+}
 /* 16 bytes into another GPU's memory. Each word of them is seen there by itself, in any order. */
 __device__ __forceinline__ void store16_system(void *p, uint4 v) {
 #ifdef TRIREME_EMULATED
@@ -330,6 +360,15 @@ __device__ __forceinline__ void store16_system(void *p, uint4 v) {
 #else
     asm volatile("st.relaxed.sys.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(p), "r"(v.x), "r"(v.y),
                  "r"(v.z), "r"(v.w)
+                 : "memory");
+#endif
+}
+/* The same of 8 bytes. */
+__device__ __forceinline__ void store8_system(void *p, uint2 v) {
+#ifdef TRIREME_EMULATED
+    *(uint2 *)p = v;
+#else
+    asm volatile("st.relaxed.sys.global.v2.u32 [%0], {%1,%2};" ::"l"(p), "r"(v.x), "r"(v.y)
                  : "memory");
 #endif
 }

@@ -194,7 +194,6 @@ __device__ __forceinline__ uint32_t every_other_byte(uint32_t a, uint32_t b, boo
     return __byte_perm(a, b, odd ? 0x7531 : 0x6420);
 #endif
 }
-
 /* ---- products of a warpgroup ---- */
 
 /*
