@@ -63,6 +63,10 @@ for file in "$out"/programs/*; do LD_LIBRARY_PATH=$from ldd "$file"; done | grep
     grep -vE '/(libc|libm|libpthread|libdl|librt|libresolv|ld-linux[^/]*)\.so' | while read -r lib; do cp -L "$lib" "$out/lib/"; done
 cp -r demo/model "$out/demo/"
 mkdir -p "$out/tests/goldens/models" "$out/tests/goldens/quant"
+for model in tests/goldens/embeddings/*/; do
+    mkdir -p "$out/$model"
+    cp "$model"config.json "$model"model.safetensors "$out/$model"
+done
 cp tests/goldens/models/*.json "$out/tests/goldens/models/"
 cp tests/goldens/quant/blocks.bin "$out/tests/goldens/quant/"
 cp tests/gpu/*.sh tests/gpu/*.awk "$out/tests/gpu/"
