@@ -154,6 +154,7 @@ struct residual_out {
 };
 
 struct op_rope_kv;
+struct peers;
 
 /* out[t, n] = sum_k x[t, k] * w[n, k] + bias[n], or, where w->compute is int8, what
  * kernels/integers.h says; where it is fp8, with fp8-prompts of prompt rows, x rounded to e4m3 times a
@@ -178,6 +179,11 @@ struct op_linear {
     /* only where ops->folds_rope says so: w is of Q, K and V, and what rope_kv would do with out, as its
      * qkv, is done on the way, bit for bit; K and V of out, and rows of padding, are left as they are */
     const struct op_rope_kv *rope; /* NULL: none */
+    /* only where ops->peers->pushes says so: out, act [rows, rows of w], is one rank's addend, and goes to
+     * the others, too; op_peer_norm of out follows on this stream, before any other of these peers. With
+     * `residual`, only where ops->peers->adds says so, on all ranks: what is added is the sum of all
+     * ranks' outs, in rank order, with the bits of op_peer_sum */
+    struct peers *push; /* NULL: it does not */
     /* where w->compute is fp8: ops->linear_scratch(rows, w->cols) bytes, aligned to 16 */
     void *scratch;
 };

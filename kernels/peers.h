@@ -33,12 +33,14 @@ enum { PEERS_MAX = 8, PEER_HANDLE_BYTES = 64 };
 struct peer_card {
     uint64_t box_bytes;
     uint32_t count, blocks;                  /* that it has room for: ranks; blocks of a kernel */
+    uint32_t adds;                           /* the owner's: rows of products that may add up */
     int32_t domain, bus, slot;               /* where its GPU is on PCI */
     unsigned char handle[PEER_HANDLE_BYTES]; /* cudaIpcMemHandle_t */
 };
 
 struct peers; /* the device's */
 struct op_rmsnorm;
+struct matrix;
 
 /* x = x_0 + x_1 + ... of all ranks, [count]; act, or f32 where f32. */
 struct op_peer_sum {
@@ -65,7 +67,8 @@ struct op_peer_gather {
 struct op_peer_norm {
     struct peers *peers;
     const struct op_rmsnorm *norm;
-    int shots; /* as of op_peer_sum */
+    int shots;   /* as of op_peer_sum */
+    bool pushed; /* delta is out of an op_linear that has pushed it (op_linear.push) */
 };
 
 struct peer_ops {
@@ -92,6 +95,12 @@ struct peer_ops {
     /* Whether `norm` is for this one; the same on every rank. */
     bool (*norms)(const struct peers *p, const struct op_rmsnorm *norm);
     void (*norm)(struct stream *s, const struct op_peer_norm *a);
+    /* Whether a product with w may give its out, which `norm` is to add up, to the other ranks itself. Each rank may do so or not; one that does has `norm` follow, pushed. */
+    bool (*pushes)(const struct peers *p, const struct op_rmsnorm *norm, const struct matrix *w);
+    /* Whether a product with w, for so many rows, all of output class, may give its out to the other
+     * ranks, take theirs and add the sum to the residual: op_linear.push and .residual. All ranks do, or
+     * none. */
+    bool (*adds)(const struct peers *p, const struct matrix *w, uint32_t rows);
 };
 
 #endif

@@ -4,6 +4,9 @@ by 16 bytes at system scope, four ranks at a look; nothing is fenced but where a
 more instructions than its budget.
 
 machine_code_peers.py CUOBJDUMP OBJECT [--table]: prints what is wrong, a line each (nothing: all is well), or the loops as a table.
+machine_code_peers.py CUOBJDUMP OBJECT --products KERNELS: of products (linear_hopper.cu, linear_packed.cu, linear_fp8.cu), so many of which
+push their sums (peers_push.cuh): by 8 bytes at system scope, to each other rank once for each eight rows and way; those that add up look
+at four ranks in a loop; and nothing is fenced there either.
 """
 import re
 import subprocess
@@ -24,13 +27,40 @@ def has(body, what):
     return sum(bool(re.search(what, text)) for text in body)
 
 
-def kernels(text):
+PUSH, SEEN = r"STG\.E\.64\.STRONG\.SYS", r"LDG\.E\.64\.STRONG\.SYS"
+PRODUCT = re.compile(r"Function : (\S*linear_(?:hopper|packed|fp8)_kernel\S*)")
+BUDGET_SEEN = 100  # of a look at four ranks by a product, a fifth above what there was at first
+PEERS_MAX = 8
+
+
+def judge_products(text, expected):
+    wrong, pushing, adding = [], 0, 0
+    for (name,), code in sorted(kernels(text, PRODUCT).items()):
+        body = [line for _, line in code]
+        pushes = has(body, PUSH)
+        pushing += pushes > 0
+        if pushes % PEERS_MAX:
+            wrong.append(f"{name}: {pushes} stores to other ranks are no whole {PEERS_MAX}")
+        fences = has(body, r"\bMEMBAR\S*\.SYS\b")
+        if fences != has(body, r"\bATOMG\b"):
+            wrong.append(f"{name}: {fences} fences of the system, of {has(body, r'ATOMG')} where a block gives up")
+        if has(body, SEEN):
+            adding += 1
+            look = next((b for b in loops(code) if has(b, SEEN) == RANKS_AT_ONCE), [])
+            if not look or len(look) > BUDGET_SEEN:
+                wrong.append(f"{name}: {len(look)} instructions for a look at {RANKS_AT_ONCE} ranks, of {BUDGET_SEEN}")
+    if pushing != expected:
+        wrong.append(f"{pushing} products push, {adding} of them add up; {expected} were to push")
+    return wrong
+
+
+def kernels(text, pattern=KERNEL):
     """(activations, two shots) and its instructions, as (address, text)."""
     found, code = {}, None
     for line in text.splitlines():
         if "Function :" in line:
-            name = KERNEL.search(line)
-            code = found.setdefault(tuple(int(i) for i in name.groups()), []) if name else None
+            name = pattern.search(line)
+            code = found.setdefault(tuple(int(i) if i.isdigit() else i for i in name.groups()), []) if name else None
         elif code is not None and (match := machine_code.INSTRUCTION.match(line)):
             code.append((int(match.group(1), 16), match.group(2).strip()))
     return found
@@ -62,6 +92,9 @@ def judge(key, code):
 
 def main():
     text = subprocess.run([sys.argv[1], "-sass", sys.argv[2]], check=True, capture_output=True, text=True).stdout
+    if "--products" in sys.argv:
+        print("".join(line + "\n" for line in judge_products(text, int(sys.argv[4]))), end="")
+        return
     found = kernels(text)
     if len(found) != 4:
         print(f"{len(found)} kernels of 4")

@@ -61,7 +61,7 @@ static int find_nccl(struct ranks *r, struct error *err) {
 
 /* Memory for the others, where this device has such; if it cannot be had, auto does without and says
  * so. */
-static int find_peers(struct ranks *r, struct error *err) {
+static int find_peers(struct ranks *r, const struct model *model, struct error *err) {
     const struct peer_ops *ops = r->dev->ops->peers;
     struct error why;
     int rc = 0;
@@ -72,6 +72,8 @@ static int find_peers(struct ranks *r, struct error *err) {
     else if (r->comm_kind == COMM_PEER)
         rc =
             error_set(&why, ERR_UNSUPPORTED, "--comm=peer is for 2 to %d ranks on GPUs", PEERS_MAX);
+    if (!rc && r->peers)
+        r->card.adds = forward_rows_that_add(model, r->peers);
     if (!rc)
         return 0;
     if (r->comm_kind == COMM_PEER)
@@ -117,7 +119,7 @@ int ranks_init(struct ranks *r, const struct model *model, uint32_t max_rows, ui
         return rc;
     rc = in_place || r->comm_kind == COMM_SHM ? 0 : find_nccl(r, err);
     if (!rc && !in_place)
-        rc = find_peers(r, err);
+        rc = find_peers(r, model, err);
     if (rc)
         return rc;
     if (!in_place)
@@ -189,10 +191,12 @@ static int form_peers(struct ranks *r, struct error *err) {
     _Static_assert(sizeof cards[0] <= COMM_CARD_MAX, "a card must fit");
     if (r->place.tp > PEERS_MAX || r->place.tp < 2)
         return 0;
+    r->rows_that_add = UINT32_MAX;
     for (uint32_t i = 0; i < r->place.tp; i++) {
         memcpy(&cards[i], comm_card(r->comm, i), sizeof cards[i]);
         if (!cards[i].box_bytes)
             return 0;
+        r->rows_that_add = MIN(r->rows_that_add, cards[i].adds);
         for (uint32_t k = 0; k < i; k++)
             if (same_gpu(&cards[i], &cards[k])) /* their kernels would wait for each other's turn */
                 return 0;
@@ -203,8 +207,11 @@ static int form_peers(struct ranks *r, struct error *err) {
         leave_peers(r);
         return comm_failed(r->comm, err);
     }
-    if (failures == 0)
+    if (failures == 0) {
+        log_debug("products of up to %u rows add up with those of the other ranks",
+                  r->rows_that_add);
         return 0;
+    }
     if (!r->reached)
         log_warn("ranks do not use each other's memory: %s", why.text);
     leave_peers(r);
@@ -341,13 +348,30 @@ static void on_sum(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t
 }
 
 /* All ranks of the stage reach each other, or none. */
-static bool on_norm(void *ctx, struct stream *s, const struct op_rmsnorm *norm) {
+static bool on_norm(void *ctx, struct stream *s, const struct op_rmsnorm *norm, bool pushed) {
     struct ranks *r = ctx;
     if (ranks_failed(r, NULL) || !r->reached || !r->dev->ops->peers->norms(r->peers, norm))
         return false;
     r->stream = s;
-    r->dev->ops->peers->norm(s, &(struct op_peer_norm){.peers = r->peers, .norm = norm});
+    r->dev->ops->peers->norm(
+        s, &(struct op_peer_norm){.peers = r->peers, .norm = norm, .pushed = pushed});
     return true;
+}
+
+static struct peers *on_pushes(void *ctx, const struct op_rmsnorm *norm, const struct matrix *w) {
+    const struct ranks *r = ctx;
+    const bool can =
+        !ranks_failed(r, NULL) && r->reached && r->dev->ops->peers->pushes(r->peers, norm, w);
+    return can ? r->peers : NULL;
+}
+
+static struct peers *on_adds(void *ctx, struct stream *s, const struct matrix *w, uint32_t rows) {
+    struct ranks *r = ctx;
+    if (ranks_failed(r, NULL) || !r->reached || rows > r->rows_that_add ||
+        !r->dev->ops->peers->adds(r->peers, w, rows))
+        return NULL;
+    r->stream = s;
+    return r->peers;
 }
 
 static void gather_by_peers(struct ranks *r, struct stream *s, float *all, size_t stride,
@@ -423,5 +447,10 @@ static void on_receive(void *ctx, struct stream *s, float *x, size_t count) {
         store(r, s, x, host, count * sizeof *x);
 }
 
-const struct rank_calls ranks_calls = {
-    .sum = on_sum, .norm = on_norm, .gather = on_gather, .send = on_send, .receive = on_receive};
+const struct rank_calls ranks_calls = {.sum = on_sum,
+                                       .norm = on_norm,
+                                       .pushes = on_pushes,
+                                       .adds = on_adds,
+                                       .gather = on_gather,
+                                       .send = on_send,
+                                       .receive = on_receive};

@@ -31,7 +31,8 @@ struct ranks {
     const struct nccl_calls *nccl_calls;
     struct peers *peers; /* NULL: no memory of this rank is to be had by others */
     struct peer_card card;
-    bool reached; /* sums and gathers go by the peers' memory */
+    bool reached;           /* sums and gathers go by the peers' memory */
+    uint32_t rows_that_add; /* and products of so many, on all of them, add up */
     struct device *dev;
     struct stream *stream; /* of the latest exchange; NULL: none yet */
     struct event *staged;  /* NULL: the host reads the device's memory */

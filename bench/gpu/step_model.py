@@ -3,7 +3,8 @@
 
 A prediction, not a measurement. Each number below has its reason beside it and is to be replaced by what ./dev gpu --run
 measures; the shapes are those that kernels/cuda/linear_hopper.cu and attention_decode.cuh choose. Prints a table in Markdown:
-bench/gpu/step_model.py [--context N] [--weights bf16|fp8|fp8-128|fp8-fp8|int8|q8_0|q4_0|int4|q4_k|q6_k|mxfp4] [--losses] [--ranks N].
+bench/gpu/step_model.py [--context N] [--weights bf16|fp8|fp8-128|fp8-fp8|int8|q8_0|q4_0|int4|q4_k|q6_k|mxfp4] [--losses] [--ranks N]
+[--prompt-cache bf16|fp8|int8].
 """
 import math
 import sys
@@ -67,11 +68,13 @@ NORMED = 0.3e-6
 # Of them, for the rotation and cache write in QKV's product: angles and places come beside x; an exchange over shared memory with a barrier
 # of the block (0.05), stores (0.1).
 ROPED = 0.15e-6
-# Prompt attention with head size 128 (attention_prompt_hopper.cu), a block of 128 rows of a head and a tile of 128 positions:
+# Prompt attention with head size 128 (attention_prompt_hopper.cuh), a block of 128 rows of a head and a tile of 128 positions:
 # instructions of a warp that multiplies, without those of a mask (230 of 883), and of one that copies; a quarter of the SM has two of
 # the former and one of the latter. A block's first tile is scored, and its last summed, with nothing beside; its queries and first
 # keys come with nothing beside, too.
-PROMPT_ROWS, PROMPT_TILE, PROMPT_MULTIPLY, PROMPT_COPY = 128, 128, 653, 257
+PROMPT_ROWS, PROMPT_TILE = 128, 128
+# By the cache's type; of one of 8 bits, which is turned on its way, without what begins another sequence's rows (some 350).
+PROMPT_LOOPS = {"bf16": (653, 257), "fp8": (653, 890), "int8": (757, 1000)}
 PROMPT_ENDS = 2.5e-6  # rows and queries (1.0), the first keys (0.5), exponentials of one tile, a product, the way out
 EXPONENTIALS = 16  # of an SM in a clock
 MERGE = 1.5e-6  # a split to scratch, a release, an atomic and the loads of the last block, each by way of L2
@@ -85,6 +88,14 @@ HOP = 2.5e-6
 # three ranks and more: way, poll and loads again. The places of up to NORM_BLOCKS blocks hold NORM_PLACE bytes each.
 NORM_HOP, SECOND_SHOT = 1.6e-6, 1.1e-6
 NORM_BLOCKS, NORM_PLACE = 64, 32 * 1024
+# Of it, with up to PUSHED_ROWS rows, where the product ahead has pushed its sums (kernels/cuda/peers_push.cuh): the turn and the stores, before
+# that product ends (0.2); the way and the bytes while it ends and the norm's kernel begins (EDGE); then values that are there out of L2 (0.3),
+# squares and so on (0.3). One shot only.
+PUSHED_ROWS, PUSHED_HOP, WAY = 64, 0.8e-6, 0.5e-6
+ONE_SHOT_MORE = 400 * 1024  # bytes: wants_two_shots of peers_norm.cu
+# Where that product adds up, too (put_added of peers_push.cuh, up to NORMED_ROWS rows): turn and stores (0.2), the way (0.5), the poll that finds
+# it (0.4), before the product ends; the product behind has asked for its weights by then. No launch; the norm is NORMED.
+ADDED_HOP = 1.1e-6
 NCCL_SUM = 22e-6  # send and receive in a group (20), then the addition: what it was before
 FP8_RATE = 1580e12  # operations a second of fp8 and int8, twice those of bf16: of their floor, and of fp8-fp8; else we multiply in bf16
 
@@ -232,32 +243,45 @@ def exchange(rows, ranks):
     return (min(one, two) if ranks > 2 else one) + size * (ranks + 2) / L2 + EDGE
 
 
+def adds_up(features, cols, rows, kind):
+    """Whether such a product adds up: cuda_adds_up of linear.cu."""
+    return folds(rows, kind) and features // 64 * splits_of(features, cols) <= 2 * SMS
+
+
 def gather(rows, ranks):
     """The parts of the logits to the first rank, and to their places."""
     size = rows * VOCAB * 4 * (ranks - 1) / ranks
     return HOP + size / NVLINK + 2 * size / L2 + EDGE
 
 
-def exchange_norm(rows, ranks):
+def exchange_norm(rows, ranks, pushes=True):
     """A sum, the residual's addition and the norm in one kernel. While it waits for others the product behind asks for its weights, whose
-    first bytes are there after FIRST: the rest of the way is not lost."""
+    first bytes are there after FIRST: the rest of the way is not lost. pushes: the product ahead may give its sums to the others."""
     if math.ceil(rows / NORM_BLOCKS) * HIDDEN * 2 > NORM_PLACE:
         return exchange(rows, ranks) + small(rows, HIDDEN * 12)
     size = rows * HIDDEN * 2
+    if pushes and rows <= PUSHED_ROWS and size * (ranks - 1) * (ranks - 2) / ranks <= ONE_SHOT_MORE:
+        late = max(0, WAY + size * (ranks - 1) / NVLINK - EDGE)
+        return min(PUSHED_HOP, FIRST) + late + size * (ranks + 2) / L2 + rows * HIDDEN * 12 / (DRAM * REACH) + EDGE
     one = NORM_HOP + size * (ranks - 1) / NVLINK
     two = NORM_HOP + SECOND_SHOT + 2 * size * (ranks - 1) / ranks / NVLINK
     hop = min(one, two) if ranks > 2 else one
     return hop - (NORM_HOP - FIRST) + size * (ranks + 2) / L2 + rows * HIDDEN * 12 / (DRAM * REACH) + EDGE
 
 
-def divided(rows, context, ranks, kind="bf16", apart=False):
-    """Of a replica of several ranks: (seconds, of them sums with their norms and gather, the floor of one rank's share). Narrower products, which
-    make no norm (their outputs are addends), embedding and head divided; two sums a layer and one for the embedding, each but the last with the
-    norm behind it, or apart. Launches as with graphs."""
+def divided(rows, context, ranks, kind="bf16", apart=False, pushes=True, adds=True):
+    """Of a replica of several ranks: (seconds, of them sums with their norms and gather, the floor of one rank's share). Narrower products,
+    embedding and head divided; two sums a layer and one for the embedding, each but the last with the norm behind it, in one kernel, or apart,
+    or, up to eight rows, in the products around them. Launches as with graphs."""
     shapes = {"qkv": (6144 // ranks, 4096), "out": (4096, 4096 // ranks), "gate_up": (28672 // ranks, 4096), "down": (4096, 14336 // ranks)}
-    layer = sum(product(*shape, rows, kind)[0] for shape in shapes.values())
+    adds = adds and not apart and all(adds_up(*shapes[name], rows, kind) for name in ("out", "down")) and folds(rows, kind, shapes["gate_up"][0])
+    normed = {name: adds and folds(rows, kind, shapes[name][0]) for name in ("qkv", "gate_up")}
+    layer = sum(product(*shape, rows, kind, normed=normed.get(name, False))[0] for name, shape in shapes.items())
     layer += attention(rows, context, kind=kind, ranks=ranks)[0] + (ROPED if ropes(rows, kind) else small(rows, 6144 * 4 / ranks))
-    with_norm = exchange(rows, ranks) + small(rows, HIDDEN * 12) if apart else exchange_norm(rows, ranks)
+    with_norm = exchange(rows, ranks) + small(rows, HIDDEN * 12) if apart else exchange_norm(rows, ranks, pushes)
+    if adds:
+        late = min(ADDED_HOP, FIRST) + rows * HIDDEN * 2 * (ranks - 1) / NVLINK
+        with_norm = late + NORMED
     sums = 2 * LAYERS * with_norm + exchange(rows, ranks) + small(rows, HIDDEN * 12) + gather(rows, ranks)
     head = product(VOCAB // ranks, HIDDEN, rows, HEAD_OF.get(kind, "bf16"))[0]
     return LAYERS * layer + head + sampler(rows) + 5 * EDGE + sums, sums, floor(rows, context, kind) / ranks
@@ -288,14 +312,15 @@ def floor(rows, context, kind="bf16"):
     )
 
 
-def prompt_attention(rows, context, mma=False):
+def prompt_attention(rows, context, mma=False, cache="bf16"):
     """Seconds of attention of the last `rows` of `context` positions of one prompt, and the resource that binds."""
     pairs = rows * (context - rows) + rows * (rows + 1) // 2
     if mma:  # attention_prompt.cu: half of what mma.sync reaches
         return 4 * pairs * HEADS * DIM / (MMA * 0.5) + EDGE, "mma.sync"
+    multiply, copy = PROMPT_LOOPS[cache]
     tile = {
         "wgmma": 4 * PROMPT_ROWS * PROMPT_TILE * DIM / (WGMMA / SMS),
-        "instructions": (2 * PROMPT_MULTIPLY + PROMPT_COPY) / CLOCK,
+        "instructions": (2 * multiply + copy) / CLOCK,
         "exponentials": PROMPT_ROWS * PROMPT_TILE / EXPONENTIALS / CLOCK,
         "SM's port": PROMPT_TILE * DIM * 4 / PORT,
     }
@@ -306,11 +331,11 @@ def prompt_attention(rows, context, mma=False):
     return HEADS * sum(each) / SMS + sum(each) / len(each) / 2 + EDGE, binds
 
 
-def prefill(tokens, chunk=512, kind="bf16", mma=False):
+def prefill(tokens, chunk=512, kind="bf16", mma=False, cache="bf16"):
     """Products as above and attention, in chunks."""
     linear = LAYERS * sum(n * k for n, k in PRODUCTS.values())
     seconds = LAYERS * sum(product(*shape, chunk, kind, True)[0] for shape in PRODUCTS.values()) * tokens / chunk
-    seconds += LAYERS * sum(prompt_attention(chunk, at + chunk, mma)[0] for at in range(0, tokens, chunk))
+    seconds += LAYERS * sum(prompt_attention(chunk, at + chunk, mma, cache)[0] for at in range(0, tokens, chunk))
     pairs = 2 * tokens * tokens * HEADS * DIM * LAYERS
     return seconds, 2 * linear * tokens / 790e12 + pairs / 790e12
 
@@ -327,6 +352,7 @@ def losses(rows, context, kind):
 def main():
     context = int(sys.argv[sys.argv.index("--context") + 1]) if "--context" in sys.argv else 1024
     kind = sys.argv[sys.argv.index("--weights") + 1] if "--weights" in sys.argv else "bf16"
+    cache = sys.argv[sys.argv.index("--prompt-cache") + 1] if "--prompt-cache" in sys.argv else "bf16"
     if "--losses" in sys.argv:
         print("| batch | lost, ms | line | a launch, us | binds |\n| --- | --- | --- | --- | --- |")
         for rows in (1, 8, 64, 256):
@@ -335,15 +361,16 @@ def main():
         return
     if "--ranks" in sys.argv:
         ranks = int(sys.argv[sys.argv.index("--ranks") + 1])
-        print(f"| {kind}, {ranks} ranks, batch | predicted, ms | of it sums and norms | apart | with NCCL's | floor of a share, ms | of the floor | one GPU, ms |")
-        print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+        print(f"| {kind}, {ranks} ranks, batch | predicted, ms | of it sums and norms | by one kernel | apart | with NCCL's | floor of a share, ms | of the floor | one GPU, ms |")
+        print("| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
         for rows in (1, 8, 64, 256):
             seconds, sums, best = divided(rows, context, ranks, kind)
             apart = divided(rows, context, ranks, kind, True)[0]
+            later = divided(rows, context, ranks, kind, pushes=False, adds=False)[0]
             calls = 2 * LAYERS + 1
             nccl = apart - calls * exchange(rows, ranks) - gather(rows, ranks) + calls * (NCCL_SUM + rows * HIDDEN * 2 / NVLINK) + NCCL_SUM
             alone = step(rows, context, kind)[0]
-            figures = " | ".join(f"{f * 1e3:.2f}" for f in (seconds, sums, apart, nccl, best))
+            figures = " | ".join(f"{f * 1e3:.2f}" for f in (seconds, sums, later, apart, nccl, best))
             print(f"| {rows} | {figures} | {best / seconds:.2f} | {alone * 1e3:.2f} |")
         return
     print(f"| {kind}, batch, context {context} | predicted, ms | floor, ms | of the floor | largest loss |")
@@ -354,7 +381,7 @@ def main():
         worst = max(PRODUCTS, key=lambda n: layer[n][0] - PRODUCTS[n][0] * PRODUCTS[n][1] * weight_bytes(kind) / DRAM)
         print(f"| {rows} | {seconds * 1e3:.2f} | {best * 1e3:.2f} | {best / seconds:.2f} | {worst}: {layer[worst][1]} |")
     for chunk, mma in ((512, False), (2048, False), (2048, True)):
-        seconds, best = prefill(8192, chunk, kind, mma)
+        seconds, best = prefill(8192, chunk, kind, mma, cache)
         layer = {name: product(*shape, chunk, kind, True) for name, shape in PRODUCTS.items()}
         worst = max(PRODUCTS, key=lambda n: layer[n][0] - 2 * PRODUCTS[n][0] * PRODUCTS[n][1] * chunk / 790e12)
         what = "attention: mma.sync" if mma else f"{worst}: {layer[worst][1]}"

@@ -119,6 +119,10 @@ bool cuda_gates(const struct device *dev, const struct matrix *w, enum activatio
 bool cuda_folds_norm(const struct device *dev, const struct matrix *w, uint32_t rows);
 bool cuda_folds_rope(const struct device *dev, const struct matrix *w,
                      const struct op_rope_kv *rope);
+/* Whether products with w can push their out (op_linear.push). */
+bool cuda_pushes(const struct device *dev, const struct matrix *w, uint32_t rows);
+/* Whether they can add all ranks' up, to the residual. */
+bool cuda_adds_up(const struct device *dev, const struct matrix *w, uint32_t rows);
 void cuda_pack(struct stream *s, const struct matrix *w, uint32_t segment, void *out);
 void cuda_rope_angles(struct stream *s, const struct op_rope_angles *a);
 void cuda_rope_kv(struct stream *s, const struct op_rope_kv *a);

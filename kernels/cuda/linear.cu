@@ -27,6 +27,7 @@
 #include "kernels/cuda/dequantize.cuh"
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/pairs.cuh"
+#include "kernels/cuda/peers.cuh"
 
 template <int A>
 static __device__ __forceinline__ void store(const struct product &p, uint32_t t, uint32_t n,
@@ -475,10 +476,10 @@ static void linear_gated(struct stream *s, const struct op_linear *a) {
     struct matrix_segment half[2];
     gated_halves(w, half);
     CHECK(a->gated == ACTIVATION_SILU && !a->out_f32 && half[0].packed &&
-          a->out_stride >= w->rows / 2 && !a->residual.squares);
-    struct product p = {a->out,         a->x,    half[0].packed, w->bias,       a->rows,
-                        w->rows,        w->cols, a->out_stride,  false,         true,
-                        half[1].packed, a->norm, a->residual,    rope_of_rows()};
+          a->out_stride >= w->rows / 2 && !a->residual.squares && !a->push);
+    struct product p = {a->out,         a->x,    half[0].packed, w->bias,        a->rows,
+                        w->rows,        w->cols, a->out_stride,  false,          true,
+                        half[1].packed, a->norm, a->residual,    rope_of_rows(), push_to_ranks()};
     if (!p.rows)
         return;
     if (storage_is_plain(segment_type(w, &half[0])))
@@ -530,6 +531,38 @@ static struct rope_of_rows rope_of(const struct op_rope_kv *rope) {
             rope->batch->positions};
 }
 
+/* Products for Hopper all can, in blocks of at most PUSHED_ROWS; cuBLASLt cannot. */
+bool cuda_pushes(const struct device *dev, const struct matrix *w, uint32_t rows) {
+    if (!((const struct cuda_device *)dev)->hopper || rows > PUSHED_ROWS || w->rows % PACKED_TILE)
+        return false;
+    for (uint32_t i = 0; i < w->segment_count; i++) {
+        const struct matrix_segment &segment = w->segments[i];
+        const enum storage_type type = segment_type(w, &segment);
+        if (!segment.packed || !segment.rows ||
+            (type == dev->activation_type ? segment.packed != segment.data
+                                          : !has_units(segment, type)))
+            return false;
+    }
+    return w->segment_count > 0 && !w->gated;
+}
+
+/* Its blocks wait for other GPUs', so all of them must be resident at once, two an SM. */
+bool cuda_adds_up(const struct device *dev, const struct matrix *w, uint32_t rows) {
+    const uint32_t tiles = w->rows / PACKED_TILE;
+    return cuda_folds_norm(dev, w, rows) && cuda_pushes(dev, w, rows) && tiles <= ADDED_TILES_MAX &&
+           tiles * feature_splits(w->rows, w->cols) <=
+               2 * (uint32_t)((const struct cuda_device *)dev)->sm_count;
+}
+
+/* From feature n on. */
+static struct push_to_ranks push_of(const struct op_linear *a, uint32_t n) {
+    const struct peers *p = a->push;
+    if (!p)
+        return push_to_ranks();
+    return {p->table,   p->self, p->count, p->blocks, norm_rows_each(p, a->rows),
+            a->w->rows, 0,       n,        p->signal};
+}
+
 /* From feature n on. */
 static struct residual_out residual_from(const struct residual_out &all, uint32_t n) {
     return {all.squares ? all.squares + n / NORM_GROUP : NULL, all.scale != 0 ? all.scale : 1.0f};
@@ -539,6 +572,10 @@ void cuda_linear(struct stream *s, const struct op_linear *a) {
     const struct matrix *w = a->w;
     const bool folds = a->norm.squares || a->residual.squares;
     CHECK(!a->gated == !w->gated && a->class_rows <= a->rows);
+    CHECK(!a->push || (!a->norm.squares && !a->rope && !a->out_f32 && a->push->joined &&
+                       a->out_stride == w->rows && (uintptr_t)a->out % 16 == 0 &&
+                       (a->residual.squares ? cuda_adds_up(s->dev, w, a->rows)
+                                            : cuda_pushes(s->dev, w, a->rows))));
     CHECK(!folds || (a->class_rows == a->rows && cuda_folds_norm(s->dev, w, a->rows)));
     CHECK(!a->rope || (a->class_rows == a->rows && a->rope->batch->row_count == a->rows &&
                        a->rope->qkv == a->out && a->out_stride == w->rows && !a->out_f32 &&
@@ -572,7 +609,8 @@ void cuda_linear(struct stream *s, const struct op_linear *a) {
                                   NULL,
                                   a->norm,
                                   residual_from(a->residual, n),
-                                  rope_of(a->rope)};
+                                  rope_of(a->rope),
+                                  push_of(a, n)};
         if (units)
             linear_units(s, a, p, segment, units, type);
         else if (features && segment->packed && storage_is_plain(type))

@@ -19,6 +19,21 @@ struct rope_of_rows {
     const uint32_t *slots, *positions;
 };
 
+/* Rows of a product that gives its out to other ranks: of products with more, whose sums fill the
+ * registers, the norm's kernel does. */
+enum : uint32_t { PUSHED_ROWS = 64 };
+
+struct peer_table;
+struct peer_signal;
+/* What a product does with its sums where they are one rank's addends (op_linear.push; peers_push.cuh). */
+struct push_to_ranks {
+    struct peer_table *table; /* NULL: nothing */
+    uint32_t self, count, blocks;
+    uint32_t rows_each, width; /* of the norm behind it: rows of a block, features of a row */
+    uint32_t row, feature;     /* the product's first, of the norm's */
+    struct peer_signal *signal;
+};
+
 /* out[t, n] = sum_k x[t, k] * w[n, k] + bias[n], of one segment of a matrix. */
 struct product {
     void *out;
@@ -34,7 +49,19 @@ struct product {
     struct norm_of_x norm;
     struct residual_out residual;
     struct rope_of_rows rope;
+    struct push_to_ranks push;
 };
+
+/* Tiles of 64 features, half as many as an H100 has SMs; the least k of a split. */
+enum : uint32_t { SPLIT_TILES = 132 / 2, SPLIT_COLS = 1024 };
+
+/* Into how many splits the k of output rows is cut, on sm_90a: few features make too few blocks for the
+ * SMs. By the matrix alone, so that a row's sums do not depend on the step, nor on the GPU's size. */
+static inline uint32_t feature_splits(uint32_t features, uint32_t cols) {
+    if (features / 64 > SPLIT_TILES || cols < SPLIT_COLS * 2)
+        return 1;
+    return cols < SPLIT_COLS * 4 ? 2 : 4;
+}
 
 /* The product by cuBLASLt; false: not by it (linear_blas.cu says when), nothing is on the
  * stream. */
@@ -45,13 +72,14 @@ static inline struct product product_rows(const struct product &p, uint32_t firs
     struct product some = p;
     CHECK(!first || (!p.norm.squares && !p.residual.squares && !p.rope.angles));
     some.rows = count;
+    some.push.row += first;
     some.x = (const uint16_t *)p.x + (size_t)first * p.cols;
     some.out = (char *)p.out + (size_t)first * p.out_stride * (p.out_f32 ? 4 : 2);
     return some;
 }
 
 /* The product with weights in tiles (linear_hopper.cu); of the first class_rows with k in splits
- * (product_splits). */
+ * (feature_splits). */
 void linear_hopper(struct stream *s, const struct product &p, uint32_t class_rows);
 
 /* The product with quantized weights in units (linear_packed.cu): segments of one type that follow

@@ -10,6 +10,7 @@
 #include "kernels/cuda/cache.cuh"
 #include "kernels/cuda/linear.cuh"
 #include "kernels/cuda/pairs.cuh"
+#include "kernels/cuda/peers_push.cuh"
 #include "kernels/cuda/ptx_cluster.cuh"
 #include "kernels/cuda/row_norm.cuh"
 
@@ -230,10 +231,6 @@ static __device__ __forceinline__ void put_gated(const struct product &p, const 
     }
 }
 
-/* The residual at a thread's sums of eight rows: [feature n or n + 8][row t or t + 1]. */
-struct residual_four {
-    float x[2][2];
-};
 static __device__ __forceinline__ residual_four residual_at(const struct product &p, uint32_t n0,
                                                             uint32_t t0) {
     const uint32_t lane = threadIdx.x % 32, n = n0 + threadIdx.x % 128 / 32 * 16 + lane / 4,
@@ -373,8 +370,9 @@ static __device__ __forceinline__ void pass_rope(const struct product &p) {
         __syncthreads();
 }
 
-/* A thread's sums: 8 j + i as wgmma lays them out. ADDS: to the residual, where the product says so. */
-template <int A, int TOKENS, bool ADDS = false>
+/* A thread's sums: 8 j + i as wgmma lays them out. ADDS: to the residual, PUSHES: to other ranks, where
+ * the product says so. */
+template <int A, int TOKENS, bool ADDS = false, bool PUSHES = (TOKENS <= PUSHED_ROWS)>
 static __device__ __forceinline__ void put_sums(const struct product &p, const float *sums,
                                                 uint32_t n0, uint32_t t0) {
     typedef typename values<A>::raw raw;
@@ -384,7 +382,17 @@ static __device__ __forceinline__ void put_sums(const struct product &p, const f
     }
     if (ADDS && p.residual.squares) {
         dependency_wait();
-        put_residual<A>(p, sums, residual_at(p, n0, t0), n0, t0);
+        if (p.push.table)
+            put_added<A>(p, sums, residual_row_at(p, n0), n0);
+        else
+            put_residual<A>(p, sums, residual_at(p, n0, t0), n0, t0);
+        return;
+    }
+    if (PUSHES && p.push.table) {
+        dependency_wait();
+#pragma unroll
+        for (int j = 0; j < TOKENS / 8; j++)
+            put_pushed<A>(p, sums + j * 4, n0, t0 + j * 8);
         return;
     }
     const uint32_t lane = threadIdx.x % 32, g = lane / 4, odd = g & 1;
@@ -421,21 +429,10 @@ static __device__ __forceinline__ void put_sums(const struct product &p, const f
     }
 }
 
-/* Tiles of 64 features, half as many as an H100 has SMs; the least k of a split. */
-enum : uint32_t { SPLIT_TILES = 132 / 2, SPLIT_COLS = 1024 };
-
-/* Into how many splits the k of output rows is cut: few features make too few blocks for the SMs. By
- * the matrix alone, so that a row's sums do not depend on the step, nor on the GPU's size. */
-static inline uint32_t product_splits(const struct product &p) {
-    if (p.features / TILE > SPLIT_TILES || p.cols < SPLIT_COLS * 2)
-        return 1;
-    return p.cols < SPLIT_COLS * 4 ? 2 : 4;
-}
-
 /* Calls launch(rows, splits) for output rows and for prompt rows, at once where both have k whole. */
 template <class F>
 static inline void with_splits(const struct product &p, uint32_t class_rows, F launch) {
-    const uint32_t splits = product_splits(p), first = splits > 1 ? class_rows : 0;
+    const uint32_t splits = feature_splits(p.features, p.cols), first = splits > 1 ? class_rows : 0;
     if (first)
         launch(product_rows(p, 0, first), splits);
     if (p.rows > first)
@@ -475,22 +472,26 @@ template <int A, int TOKENS, bool ADDS = false>
 static __device__ __forceinline__ void put_splits(const struct product &p, unsigned char *area,
                                                   const float *sums, uint32_t group, uint32_t n0,
                                                   uint32_t t0) {
-    const bool adds = ADDS && p.residual.squares;
+    const bool adds = ADDS && p.residual.squares, pushes = TOKENS <= PUSHED_ROWS && p.push.table;
     residual_four before = {};
     add_splits<TOKENS>(
         area, sums, group,
         [&] {
-            if (!adds)
+            if (!adds && !pushes)
                 return;
             dependency_wait();
-            if (blockIdx.z == 0)
-                before = residual_at(p, n0, t0);
+            if (adds && blockIdx.z == 0)
+                before = pushes ? residual_row_at(p, n0) : residual_at(p, n0, t0);
         },
         [&](const float four[4], uint32_t j) {
-            if (adds)
+            if (adds && pushes)
+                put_added<A>(p, four, before, n0);
+            else if (adds)
                 put_residual<A>(p, four, before, n0, t0);
+            else if (pushes)
+                put_pushed<A>(p, four, n0, t0 + j * 8);
             else
-                put_sums<A, 8>(p, four, n0, t0 + j * 8);
+                put_sums<A, 8, false, false>(p, four, n0, t0 + j * 8);
         });
 }
 

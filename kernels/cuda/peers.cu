@@ -338,8 +338,7 @@ static void peers_close(struct peers *p) {
 }
 
 static size_t box_size(uint32_t count, uint32_t blocks) {
-    const size_t bytes =
-        bare_places_at(count, blocks) + (size_t)blocks * 4 * count * (size_t)BARE_BYTES;
+    const size_t bytes = added_place_at(count, blocks, ADDED_TILES_MAX, 0);
     return (bytes + BOX_UNIT - 1) / BOX_UNIT *
            BOX_UNIT; /* an allocation of its own: handles name those */
 }
@@ -474,6 +473,10 @@ static bool peers_broken(const struct peers *p) {
     return *(const volatile uint32_t *)&p->signal->broken != 0;
 }
 
+static bool cuda_peer_adds(const struct peers *p, const struct matrix *w, uint32_t rows) {
+    return cuda_adds_up(&p->cuda->dev, w, rows);
+}
+
 static struct peer_ops make_peer_ops() {
     struct peer_ops o = {};
     o.open = peers_open;
@@ -486,6 +489,8 @@ static struct peer_ops make_peer_ops() {
     o.gather = cuda_peer_gather;
     o.norms = cuda_peer_norms;
     o.norm = cuda_peer_norm;
+    o.pushes = cuda_peer_pushes;
+    o.adds = cuda_peer_adds;
     return o;
 }
 const struct peer_ops cuda_peer_ops = make_peer_ops();

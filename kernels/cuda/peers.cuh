@@ -4,7 +4,7 @@
  *
  * A box: flags [blocks][ranks]; places of messages with flags [blocks][2][ranks], PLACE_BYTES each
  * (peers.cu); places of messages without [blocks][2 shots][2][ranks], BARE_BYTES each
- * (peers_norm.cu).
+ * (peers_norm.cu), and [ADDED_TILES_MAX][2][ranks], ADDED_BYTES each (peers_push.cuh).
  */
 #ifndef KERNELS_CUDA_PEERS_CUH
 #define KERNELS_CUDA_PEERS_CUH
@@ -12,6 +12,8 @@
 #include "kernels/cuda/cuda_device.cuh"
 
 enum : uint32_t { BLOCKS_MAX = 64, PLACE_BYTES = 64 * 1024, BARE_BYTES = 32 * 1024, ASK_HOST = 64 };
+/* Of products that add all ranks' up: 64 features of up to 8 rows; a message has 8 rows of 128 bytes. */
+enum : uint32_t { ADDED_TILES_MAX = 256, ADDED_ROW = 128, ADDED_BYTES = 8 * ADDED_ROW };
 
 /* Pinned memory of the host. */
 struct peer_signal {
@@ -25,6 +27,8 @@ struct peer_table {
     uint32_t broken;
     uint32_t counts[BLOCKS_MAX]; /* messages with flags of each block so far */
     uint32_t rounds[BLOCKS_MAX]; /* kernels without flags of each block so far */
+    /* products that added up so far, of each 64 features and warp */
+    uint32_t added[ADDED_TILES_MAX][4];
 };
 
 struct peers {
@@ -44,10 +48,31 @@ static __host__ __device__ inline size_t places_at() {
 static __host__ __device__ inline size_t bare_places_at(uint32_t count, uint32_t blocks) {
     return places_at() + (size_t)blocks * 2 * count * PLACE_BYTES;
 }
+/* Of a box: the place of what `sender` has for this block, of a turn. */
+static __host__ __device__ inline size_t bare_place_at(uint32_t count, uint32_t blocks,
+                                                       uint32_t block, uint32_t shot, uint32_t turn,
+                                                       uint32_t sender) {
+    return bare_places_at(count, blocks) +
+           (((size_t)block * 4 + shot * 2 + (turn & 1)) * count + sender) * (size_t)BARE_BYTES;
+}
+static __host__ __device__ inline size_t added_places_at(uint32_t count, uint32_t blocks) {
+    return bare_places_at(count, blocks) + (size_t)blocks * 4 * count * BARE_BYTES;
+}
+/* Of what senders have of 64 features: that of the first, the others' follow. */
+static __host__ __device__ inline size_t added_place_at(uint32_t count, uint32_t blocks,
+                                                        uint32_t tile, uint32_t turn) {
+    return added_places_at(count, blocks) +
+           ((size_t)tile * 2 + (turn & 1)) * count * (size_t)ADDED_BYTES;
+}
+/* Rows of a block of the norm, with as many blocks as there may be. */
+static inline uint32_t norm_rows_each(const struct peers *p, uint32_t rows) {
+    return (rows + p->blocks - 1) / p->blocks;
+}
 
 /* peers_norm.cu; both as peer_ops says. */
 bool cuda_peer_norms(const struct peers *p, const struct op_rmsnorm *norm);
 void cuda_peer_norm(struct stream *s, const struct op_peer_norm *a);
+bool cuda_peer_pushes(const struct peers *p, const struct op_rmsnorm *norm, const struct matrix *w);
 
 /* ---- kernels ---- */
 
@@ -60,6 +85,19 @@ struct peer_view {
 static inline struct peer_view view_of(const struct peers *p) {
     return {p->table, p->signal, p->self, p->count, p->blocks};
 }
+
+/* Of places without flags: a word that no message has. */
+enum : uint32_t { ABSENT = 0xffffffffu };
+/* The two numbers at once that would look like none are two others of the same kind: NaN. */
+static __device__ __forceinline__ uint32_t word_of(uint32_t w) {
+    return w == ABSENT ? 0x7fff7fffu : w;
+}
+
+/* How long a thread has waited. */
+struct patience {
+    uint64_t end;
+    uint32_t asked;
+};
 
 /* Of a block, in shared memory. */
 struct exchange_state {

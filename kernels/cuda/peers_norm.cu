@@ -16,6 +16,9 @@
  * the end of R's kernel n: so R's filling of these places lies before. That is why every rank must
  * read something of every other in each kernel.
  *
+ * Where a product has pushed its sums from its own end (peers_push.cuh), the kernel begins with 2.: what
+ * the others pushed may be there already. A rank does either, whatever the others do.
+ *
  * One shot: all push all to all. Two shots: the pieces of a block's rows are cut into a slice a rank;
  * each sums its slice and pushes it; then all have the sums, and add and norm all rows. Launch: a
  * block for `rows_each` rows, all in one message, at most one block an SM and BLOCKS_MAX; a thread
@@ -26,13 +29,7 @@
 #include "kernels/cuda/peers.cuh"
 #include "kernels/cuda/row_norm.cuh"
 
-enum : uint32_t {
-    NORM_THREADS_MAX = 1024,
-    PIECE = 8,
-    RANKS_AT_ONCE = 4,
-    ABSENT = 0xffffffffu,
-    STATE_BYTES = 128
-};
+enum : uint32_t { NORM_THREADS_MAX = 1024, PIECE = 8, RANKS_AT_ONCE = 4, STATE_BYTES = 128 };
 /* What a second hop costs, 1.2 us at 360 GB/s: in bytes that one shot has more of. TWO_SHOTS_PIECES: of
  * a row, from which on the slices of all ranks hold something. */
 enum : uint32_t { ONE_SHOT_MORE = 400 * 1024, TWO_SHOTS_PIECES = PEERS_MAX * PEERS_MAX };
@@ -43,21 +40,14 @@ struct sum_norm_args {
     const float *weight;
     uint32_t width, rows, rows_each;
     float eps, weight_offset, delta_scale;
-    bool weight_aligned;
+    bool weight_aligned, pushed;
 };
 
 static __device__ __forceinline__ unsigned char *bare_place(struct exchange_state *e,
                                                             const struct peer_view &v,
                                                             uint32_t rank, uint32_t shot,
                                                             uint32_t sender) {
-    return e->boxes[rank] + bare_places_at(v.count, v.blocks) +
-           (((size_t)blockIdx.x * 4 + shot * 2 + (e->round & 1)) * v.count + sender) *
-               (size_t)BARE_BYTES;
-}
-
-/* The two numbers at once that would look like none are two others of the same kind: NaN. */
-static __device__ __forceinline__ uint32_t word_of(uint32_t w) {
-    return w == ABSENT ? 0x7fff7fffu : w;
+    return e->boxes[rank] + bare_place_at(v.count, v.blocks, blockIdx.x, shot, e->round, sender);
 }
 
 static __device__ __forceinline__ void push_piece(struct exchange_state *e,
@@ -74,12 +64,6 @@ static __device__ __forceinline__ bool is_there(uint4 w) {
 static __device__ __forceinline__ void empty_piece(unsigned char *at) {
     *(uint4 *)at = make_uint4(ABSENT, ABSENT, ABSENT, ABSENT);
 }
-
-/* How long a thread has waited. */
-struct patience {
-    uint64_t end;
-    uint32_t asked;
-};
 
 /* False: give up. */
 static __device__ __forceinline__ bool waits_on(struct patience *p, struct exchange_state *e,
@@ -235,7 +219,8 @@ static __global__ void __launch_bounds__(NORM_THREADS_MAX)
     const uint32_t total = rows * pieces;
     const struct block_rows b = {delta + (size_t)first * pieces, pieces, total,
                                  TWO_SHOTS ? (total + v.count - 1) / v.count : total};
-    push_rows<T, TWO_SHOTS>(e, v, b);
+    if (!n.pushed)
+        push_rows<T, TWO_SHOTS>(e, v, b);
     for (uint32_t row = 0; row < rows; row++) {
         float *squares = (float *)(shared + STATE_BYTES) + (row & 1) * groups;
         float *x_at = x + (size_t)(first + row) * n.width + tid * PIECE;
@@ -267,17 +252,12 @@ static __global__ void __launch_bounds__(NORM_THREADS_MAX)
 
 /* ---- launches ---- */
 
-/* Rows of a block, with as many blocks as there may be. */
-static uint32_t rows_each(const struct peers *p, uint32_t rows) {
-    return (rows + p->blocks - 1) / p->blocks;
-}
-
 bool cuda_peer_norms(const struct peers *p, const struct op_rmsnorm *a) {
     const enum storage_type act = p->cuda->dev.activation_type;
     return a->rows && a->out && a->out != a->x && a->delta && a->weight && a->x_f32 &&
            !a->delta_f32 && (act == STORAGE_BF16 || act == STORAGE_F16) &&
            a->width % NORM_GROUP == 0 && a->width <= NORM_THREADS_MAX * PIECE &&
-           (uint64_t)rows_each(p, a->rows) * a->width * sizeof(uint16_t) <= BARE_BYTES;
+           (uint64_t)norm_rows_each(p, a->rows) * a->width * sizeof(uint16_t) <= BARE_BYTES;
 }
 
 /* Whether two hops take less time than the bytes of one. */
@@ -286,10 +266,16 @@ static bool wants_two_shots(const struct peers *p, const struct op_rmsnorm *a) {
     return bytes * (p->count - 1) * (p->count - 2) / p->count > ONE_SHOT_MORE;
 }
 
+bool cuda_peer_pushes(const struct peers *p, const struct op_rmsnorm *norm,
+                      const struct matrix *w) {
+    return cuda_peer_norms(p, norm) && !wants_two_shots(p, norm) && w->rows == norm->width &&
+           cuda_pushes(&p->cuda->dev, w, norm->rows);
+}
+
 template <int T> static void peer_norm(struct stream *s, const struct op_peer_norm *a) {
     const struct op_rmsnorm *m = a->norm;
     const struct peers *p = a->peers;
-    const uint32_t pieces = m->width / PIECE, each = rows_each(p, m->rows);
+    const uint32_t pieces = m->width / PIECE, each = norm_rows_each(p, m->rows);
     const bool two = a->shots ? a->shots == 2 : wants_two_shots(p, m);
     const launch_shape shape = {dim3((m->rows + each - 1) / each), dim3((pieces + 31) / 32 * 32),
                                 STATE_BYTES + 2 * m->width / NORM_GROUP * sizeof(float),
@@ -301,7 +287,9 @@ template <int T> static void peer_norm(struct stream *s, const struct op_peer_no
                                     m->eps,
                                     m->weight_offset,
                                     m->delta_scale != 0 ? m->delta_scale : 1,
-                                    (uintptr_t)m->weight % 16 == 0};
+                                    (uintptr_t)m->weight % 16 == 0,
+                                    a->pushed};
+    CHECK(!a->pushed || !two);
     if (two && pieces >= TWO_SHOTS_PIECES)
         LAUNCH((peer_norm_kernel<T, true>), shape, cuda_stream_of(s), (uint4 *)m->out,
                (float *)m->x, (uint4 *)(uintptr_t)m->delta, n, view_of(p));

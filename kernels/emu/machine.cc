@@ -37,14 +37,18 @@ uint64_t next_random() {
     return z ^ (z >> 31);
 }
 
-void to_scheduler() { fiber_switch(&self->fiber, &scheduler); }
+void to_scheduler() {
+    fiber_switch(&self->fiber, &scheduler);
+}
 
 void thread_main(void *arg) {
     auto *t = static_cast<thread *>(arg);
     t->owner->owner->what.run();
-    if (!t->copies.empty()) fail("ends with %zu cp.async that it never waited for", t->copies.size());
+    if (!t->copies.empty())
+        fail("ends with %zu cp.async that it never waited for", t->copies.size());
     check_products_done();
-    if (t->owner->live == 1 && !t->owner->bulk.empty()) fail("the block ends with %zu bulk copies on their way", t->owner->bulk.size());
+    if (t->owner->live == 1 && !t->owner->bulk.empty())
+        fail("the block ends with %zu bulk copies on their way", t->owner->bulk.size());
     t->state = wait::ended;
     to_scheduler();
 }
@@ -57,14 +61,17 @@ unsigned char *take_shared() {
         return area;
     }
     size_t room = (SHARED_MAX + 4095) / 4096 * 4096;
-    auto *area = static_cast<unsigned char *>(mmap(nullptr, room + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    if (area == MAP_FAILED) abort();
+    auto *area = static_cast<unsigned char *>(
+        mmap(nullptr, room + 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (area == MAP_FAILED)
+        abort();
     mprotect(area + room, 4096, PROT_NONE);
     return area + room;
 }
 
 std::unique_ptr<warp> take_warp() {
-    if (spare_warps.empty()) return std::unique_ptr<warp>(new warp);
+    if (spare_warps.empty())
+        return std::unique_ptr<warp>(new warp);
     std::unique_ptr<warp> w = std::move(spare_warps.back());
     spare_warps.pop_back();
     return w;
@@ -72,8 +79,10 @@ std::unique_ptr<warp> take_warp() {
 
 /* Gives a block's parts back for the next one. */
 void recycle(block *b) {
-    for (thread &t : b->threads) spare_fibers.push_back(t.fiber);
-    for (auto &w : b->warps) spare_warps.push_back(std::move(w));
+    for (thread &t : b->threads)
+        spare_fibers.push_back(t.fiber);
+    for (auto &w : b->warps)
+        spare_warps.push_back(std::move(w));
     spare_shared.push_back(b->shared);
 }
 
@@ -95,10 +104,12 @@ const char *wait_name(wait w) {
 /* Lets everybody go who waits at this barrier once all threads of the block do. One that has ended never comes: CUDA
  * would let the others go, our kernels must not count on that. */
 bool open_barrier(block *b, unsigned idx) {
-    if (++b->arrived[idx] != b->threads.size()) return false;
+    if (++b->arrived[idx] != b->threads.size())
+        return false;
     b->arrived[idx] = 0;
     b->epoch++;
-    for (thread &t : b->threads) t.state = wait::nothing;
+    for (thread &t : b->threads)
+        t.state = wait::nothing;
     return true;
 }
 
@@ -109,17 +120,24 @@ void set_order(order o, uint64_t seed) {
     random_state = seed;
 }
 
-bool failed() { return broken; }
-void clear_failure() { broken = false; }
-const char *failure_text() { return failure; }
+bool failed() {
+    return broken;
+}
+void clear_failure() {
+    broken = false;
+}
+const char *failure_text() {
+    return failure;
+}
 
 namespace {
 
 /* Names the kernel, block and thread, and puts the device into its failed state. */
 void report(const char *text) {
     const block *b = self->owner;
-    snprintf(failure, sizeof failure, "kernel %s, block (%u, %u, %u), thread (%u, %u, %u): %s", b->owner->what.name,
-             b->idx.x, b->idx.y, b->idx.z, self->idx.x, self->idx.y, self->idx.z, text);
+    snprintf(failure, sizeof failure, "kernel %s, block (%u, %u, %u), thread (%u, %u, %u): %s",
+             b->owner->what.name, b->idx.x, b->idx.y, b->idx.z, self->idx.x, self->idx.y,
+             self->idx.z, text);
     fprintf(stderr, "emulator: %s\n", failure);
     broken = true;
 }
@@ -132,7 +150,8 @@ void on_bad_access(int signal, siginfo_t *info, void *) {
         return;
     }
     char text[200];
-    snprintf(text, sizeof text, "an access to %p, which is no device memory%s", info->si_addr, describe(info->si_addr));
+    snprintf(text, sizeof text, "an access to %p, which is no device memory%s", info->si_addr,
+             describe(info->si_addr));
     report(text);
     to_scheduler();
 }
@@ -142,7 +161,8 @@ void on_bad_access(int signal, siginfo_t *info, void *) {
 static void catch_bad_accesses() {
     static thread_local unsigned char *stack;
     enum { STACK = 64 * 1024 };
-    if (stack) return;
+    if (stack)
+        return;
     stack = static_cast<unsigned char *>(malloc(STACK));
     stack_t alternate = {};
     alternate.ss_sp = stack;
@@ -177,8 +197,11 @@ model emulated;
 
 size_t model::shared_max() const {
     switch (arch) {
-    case 80: case 87: return 163 * 1024;
-    case 86: case 89: case 120: return 99 * 1024;
+    case 80:
+    case 87: return 163 * 1024;
+    case 86:
+    case 89:
+    case 120: return 99 * 1024;
     default: return SHARED_MAX;
     }
 }
@@ -189,10 +212,17 @@ bool launchable(const launch &l) {
     const uint64_t threads = uint64_t(b.x) * b.y * b.z;
     const bool grid_fits = g.x && g.y && g.z && g.x <= 0x7fffffffu && g.y <= 65535 && g.z <= 65535;
     const bool block_fits = threads && b.x <= 1024 && b.y <= 1024 && b.z <= 64 && threads <= 1024;
-    const bool cluster_fits = l.cluster() == 1 || (emulated.arch >= 90 && emulated.compiled >= 90 && l.cluster() <= CLUSTER_MAX && g.y % l.cluster_y == 0 && g.z % l.cluster_z == 0);
-    if (grid_fits && block_fits && cluster_fits && l.shared_bytes <= emulated.shared_max()) return true;
-    snprintf(failure, sizeof failure, "kernel %s: bad launch: a grid of %u x %u x %u, clusters of %u x %u, blocks of %u x %u x %u, %zu bytes of shared memory (of %zu)",
-             l.name, g.x, g.y, g.z, l.cluster_y, l.cluster_z, b.x, b.y, b.z, l.shared_bytes, emulated.shared_max());
+    const bool cluster_fits =
+        l.cluster() == 1 ||
+        (emulated.arch >= 90 && emulated.compiled >= 90 && l.cluster() <= CLUSTER_MAX &&
+         g.y % l.cluster_y == 0 && g.z % l.cluster_z == 0);
+    if (grid_fits && block_fits && cluster_fits && l.shared_bytes <= emulated.shared_max())
+        return true;
+    snprintf(
+        failure, sizeof failure,
+        "kernel %s: bad launch: a grid of %u x %u x %u, clusters of %u x %u, blocks of %u x %u x %u, %zu bytes of shared memory (of %zu)",
+        l.name, g.x, g.y, g.z, l.cluster_y, l.cluster_z, b.x, b.y, b.z, l.shared_bytes,
+        emulated.shared_max());
     fprintf(stderr, "emulator: %s\n", failure);
     return false;
 }
@@ -201,29 +231,38 @@ grid::grid(const launch &l) : what(l) {
     const dim &g = what.grid_dim;
     const uint64_t blocks = uint64_t(g.x) * g.y * g.z / what.cluster(); /* clusters, below */
     if (blocks > (1u << 24)) {
-        snprintf(failure, sizeof failure, "kernel %s: a grid of %llu blocks is too large to emulate", what.name, (unsigned long long)blocks);
+        snprintf(failure, sizeof failure,
+                 "kernel %s: a grid of %llu blocks is too large to emulate", what.name,
+                 (unsigned long long)blocks);
         fprintf(stderr, "emulator: %s\n", failure);
         broken = true;
         return;
     }
     block_order.resize(blocks);
-    for (unsigned i = 0; i < blocks; i++) block_order[i] = i;
-    if (pass_order == order::descending) std::reverse(block_order.begin(), block_order.end());
+    for (unsigned i = 0; i < blocks; i++)
+        block_order[i] = i;
+    if (pass_order == order::descending)
+        std::reverse(block_order.begin(), block_order.end());
     if (pass_order == order::seeded)
-        for (size_t i = blocks; i > 1; i--) std::swap(block_order[i - 1], block_order[next_random() % i]);
+        for (size_t i = blocks; i > 1; i--)
+            std::swap(block_order[i - 1], block_order[next_random() % i]);
 }
 
 grid::~grid() {
-    for (auto &b : resident) recycle(b.get());
+    for (auto &b : resident)
+        recycle(b.get());
 }
 
 /* The blocks of a cluster, neighbours along y, then along z. */
 void grid::start_cluster(unsigned number) {
-    const unsigned x = what.grid_dim.x, plane = x * what.grid_dim.y, in_plane = plane / what.cluster_y;
-    const unsigned first = number / in_plane * plane * what.cluster_z + number % in_plane / x * x * what.cluster_y + number % x;
+    const unsigned x = what.grid_dim.x, plane = x * what.grid_dim.y,
+                   in_plane = plane / what.cluster_y;
+    const unsigned first = number / in_plane * plane * what.cluster_z +
+                           number % in_plane / x * x * what.cluster_y + number % x;
     std::vector<block *> together;
     for (unsigned z = 0; z < what.cluster_z; z++)
-        for (unsigned y = 0; y < what.cluster_y; y++) together.push_back(start_block(first + z * plane + y * x));
+        for (unsigned y = 0; y < what.cluster_y; y++)
+            together.push_back(start_block(first + z * plane + y * x));
     for (unsigned r = 0; r < what.cluster(); r++) {
         together[r]->cluster = together;
         together[r]->cluster_rank = r;
@@ -243,7 +282,8 @@ block *grid::start_block(unsigned linear) {
         b->warps.back()->open_count = b->warps.back()->ended = b->warps.back()->meeting_count = 0;
     }
     b->shared = take_shared();
-    memset(b->shared - (what.shared_bytes + 127) / 128 * 128, 0xff, (what.shared_bytes + 127) / 128 * 128);
+    memset(b->shared - (what.shared_bytes + 127) / 128 * 128, 0xff,
+           (what.shared_bytes + 127) / 128 * 128);
     for (unsigned i = 0; i < count; i++) {
         thread &t = b->threads[i];
         t.idx = {i % d.x, i / d.x % d.y, i / d.x / d.y};
@@ -263,13 +303,15 @@ block *grid::start_block(unsigned linear) {
 
 /* Whether only the favoured warp of a block runs in this pass. */
 static bool favour(block *b) {
-    if (pass_order != order::seeded || b->warps.size() < 2) return false;
+    if (pass_order != order::seeded || b->warps.size() < 2)
+        return false;
     if (!b->favoured_passes && next_random() % 8 == 0) {
         b->favoured = unsigned(next_random() % b->warps.size());
         b->favoured_passes = 1 + unsigned(next_random() % 64);
         return true;
     }
-    if (b->favoured_passes) b->favoured_passes--;
+    if (b->favoured_passes)
+        b->favoured_passes--;
     return b->favoured_passes != 0;
 }
 
@@ -278,27 +320,39 @@ bool grid::pass(bool dependency_done) {
     bool moved = false;
     for (auto &b : resident) {
         size_t count = b->threads.size(), start = 0;
-        if (pass_order == order::seeded) start = next_random() % count;
+        if (pass_order == order::seeded)
+            start = next_random() % count;
         const bool alone = favour(b.get());
-        const bool landed = land_copies(b.get(), int(pass_order), pass_order == order::seeded && !b->bulk.empty() ? next_random() : 0, false);
+        const bool landed =
+            land_copies(b.get(), int(pass_order),
+                        pass_order == order::seeded && !b->bulk.empty() ? next_random() : 0, false);
         bool moved_here = landed;
         moved = moved || landed;
-        bool backward = pass_order == order::descending || (pass_order == order::seeded && (next_random() & 1));
+        bool backward =
+            pass_order == order::descending || (pass_order == order::seeded && (next_random() & 1));
         for (size_t k = 0; k < count; k++) {
             size_t i = (start + (backward ? count - 1 - k : k)) % count;
             thread &t = b->threads[i];
-            if (alone && t.warp != b->favoured) continue;
-            if (t.state == wait::dependency && dependency_done) t.state = wait::nothing;
-            if (t.state == wait::yield) t.state = wait::nothing;
-            if (t.state == wait::mbarrier && mbarrier_passed(&t)) t.state = wait::nothing;
-            const bool asks = t.state == wait::outside; /* again: no step forward unless it gets an answer */
-            if (t.state != wait::nothing && !asks) continue;
+            if (alone && t.warp != b->favoured)
+                continue;
+            if (t.state == wait::dependency && dependency_done)
+                t.state = wait::nothing;
+            if (t.state == wait::yield)
+                t.state = wait::nothing;
+            if (t.state == wait::mbarrier && mbarrier_passed(&t))
+                t.state = wait::nothing;
+            const bool asks =
+                t.state == wait::outside; /* again: no step forward unless it gets an answer */
+            if (t.state != wait::nothing && !asks)
+                continue;
             self = &t;
             t.state = wait::nothing;
             fiber_switch(&scheduler, &t.fiber);
             self = nullptr;
-            if (!asks || t.state != wait::outside) moved = moved_here = true;
-            if (broken) return true;
+            if (!asks || t.state != wait::outside)
+                moved = moved_here = true;
+            if (broken)
+                return true;
             if (t.state == wait::ended) {
                 b->live--;
                 b->warps[t.warp]->ended |= 1u << t.lane;
@@ -314,13 +368,18 @@ bool grid::pass(bool dependency_done) {
 
 void grid::report_deadlock() {
     const block *b = resident.front().get();
-    int used = snprintf(failure, sizeof failure, "kernel %s, block (%u, %u, %u): nobody can go on;", what.name, b->idx.x, b->idx.y, b->idx.z);
+    int used = snprintf(failure, sizeof failure, "kernel %s, block (%u, %u, %u): nobody can go on;",
+                        what.name, b->idx.x, b->idx.y, b->idx.z);
     unsigned shown = 0;
     for (size_t i = 0; i < b->threads.size() && shown < 6 && used < 900; i++) {
         const thread &t = b->threads[i];
-        if (i && t.state == b->threads[i - 1].state && t.barrier_idx == b->threads[i - 1].barrier_idx) continue;
-        used += snprintf(failure + used, sizeof failure - size_t(used), " from thread %zu on: waits for %s%s%s;", i, wait_name(t.state),
-                         t.state == wait::warp ? " in " : "", t.state == wait::warp ? t.collective : "");
+        if (i && t.state == b->threads[i - 1].state &&
+            t.barrier_idx == b->threads[i - 1].barrier_idx)
+            continue;
+        used += snprintf(failure + used, sizeof failure - size_t(used),
+                         " from thread %zu on: waits for %s%s%s;", i, wait_name(t.state),
+                         t.state == wait::warp ? " in " : "",
+                         t.state == wait::warp ? t.collective : "");
         shown++;
     }
     fprintf(stderr, "emulator: %s\n", failure);
@@ -332,30 +391,48 @@ bool grid::advance(bool dependency_done) {
     waited = dependency_done;
     waits_outside = false;
     while (!broken) {
-        while ((resident.empty() || resident.size() + what.cluster() <= SM_COUNT) && next_block < block_order.size()) start_cluster(block_order[next_block++]);
-        if (resident.empty()) return true;
+        const size_t room = what.shared_bytes <= SHARED_OF_TWO ? 2 * SM_COUNT : SM_COUNT;
+        while ((resident.empty() || resident.size() + what.cluster() <= room) &&
+               next_block < block_order.size())
+            start_cluster(block_order[next_block++]);
+        if (resident.empty())
+            return true;
         bool moved = pass(dependency_done);
-        if (broken) break;
-        std::vector<bool> over; /* with all of its cluster: until then the others may look at its memory */
-        for (auto &b : resident) over.push_back(std::none_of(b->cluster.begin(), b->cluster.end(), [](const block *other) { return other->live; }));
+        if (broken)
+            break;
+        std::vector<bool>
+            over; /* with all of its cluster: until then the others may look at its memory */
+        for (auto &b : resident)
+            over.push_back(std::none_of(b->cluster.begin(), b->cluster.end(),
+                                        [](const block *other) { return other->live; }));
         for (size_t i = resident.size(); i-- > 0;) {
-            if (!over[i]) continue;
+            if (!over[i])
+                continue;
             recycle(resident[i].get());
             resident.erase(resident.begin() + long(i));
             moved = true;
         }
-        for (auto &b : resident) moved = moved || land_copies(b.get(), int(pass_order), 0, true);
-        if (moved) continue;
         for (auto &b : resident)
-            for (thread &t : b->threads) waits_outside |= t.state == wait::outside;
-        if (waits_outside) return false;
+            moved = moved || land_copies(b.get(), int(pass_order), 0, true);
+        if (moved)
+            continue;
+        for (auto &b : resident)
+            for (thread &t : b->threads)
+                waits_outside |= t.state == wait::outside;
+        if (waits_outside)
+            return false;
         bool all_dependent = true;
         for (auto &b : resident)
-            for (thread &t : b->threads) all_dependent &= t.state == wait::dependency || t.state == wait::ended || t.state == wait::barrier || t.state == wait::cluster || t.state == wait::mbarrier || t.state == wait::warp;
+            for (thread &t : b->threads)
+                all_dependent &= t.state == wait::dependency || t.state == wait::ended ||
+                                 t.state == wait::barrier || t.state == wait::cluster ||
+                                 t.state == wait::mbarrier || t.state == wait::warp;
         bool some_dependent = false;
         for (auto &b : resident)
-            for (thread &t : b->threads) some_dependent |= t.state == wait::dependency;
-        if (!dependency_done && all_dependent && some_dependent) return false;
+            for (thread &t : b->threads)
+                some_dependent |= t.state == wait::dependency;
+        if (!dependency_done && all_dependent && some_dependent)
+            return false;
         report_deadlock();
     }
     return true;
@@ -364,10 +441,12 @@ bool grid::advance(bool dependency_done) {
 /* ---- what kernels call ---- */
 
 void barrier(unsigned idx) {
-    if (idx >= BARRIERS) fail("barrier %u: there are %d", idx, BARRIERS);
+    if (idx >= BARRIERS)
+        fail("barrier %u: there are %d", idx, BARRIERS);
     self->state = wait::barrier;
     self->barrier_idx = idx;
-    if (!open_barrier(self->owner, idx)) to_scheduler();
+    if (!open_barrier(self->owner, idx))
+        to_scheduler();
 }
 
 void cluster_barrier() {
@@ -382,16 +461,22 @@ void cluster_barrier() {
     order_cluster(first->cluster);
     for (block *b : first->cluster) {
         b->epoch++;
-        for (thread &t : b->threads) t.state = wait::nothing;
+        for (thread &t : b->threads)
+            t.state = wait::nothing;
     }
 }
 
-unsigned cluster_rank() { return self->owner->cluster_rank; }
-unsigned cluster_y() { return self->owner->owner->what.cluster_y; }
+unsigned cluster_rank() {
+    return self->owner->cluster_rank;
+}
+unsigned cluster_y() {
+    return self->owner->owner->what.cluster_y;
+}
 
 void *of_peer(const void *p, unsigned rank) {
     const block *b = self->owner;
-    if (rank >= b->cluster.size()) fail("block %u of a cluster of %zu", rank, b->cluster.size());
+    if (rank >= b->cluster.size())
+        fail("block %u of a cluster of %zu", rank, b->cluster.size());
     return b->cluster[rank]->shared + (static_cast<const unsigned char *>(p) - b->shared);
 }
 
@@ -400,24 +485,31 @@ void wait_here(wait what) {
     to_scheduler();
 }
 
-bool reads_early() { return pass_order == order::descending || (pass_order == order::seeded && (next_random() & 1)); }
+bool reads_early() {
+    return pass_order == order::descending || (pass_order == order::seeded && (next_random() & 1));
+}
 
-void yield() { wait_here(wait::yield); }
+void yield() {
+    wait_here(wait::yield);
+}
 
 void dependency_wait() {
-    if (!self->owner->owner->what.dependent || emulated.compiled < 90) return;
+    if (!self->owner->owner->what.dependent || emulated.compiled < 90)
+        return;
     self->state = wait::dependency;
     to_scheduler();
 }
 
 /* What is told must have been written before a barrier, if not by this thread: as if it were read here. */
-__attribute__((no_sanitize_thread)) void tell_outside(uint32_t *flag, uint32_t v, const void *sent, size_t bytes) {
+__attribute__((no_sanitize_thread)) void tell_outside(uint32_t *flag, uint32_t v, const void *sent,
+                                                      size_t bytes) {
     note_access_if_watched(sent, bytes, false);
     __atomic_store_n(flag, v, __ATOMIC_RELEASE);
 }
 
 /* What has come is known to this thread, to others behind a barrier: as if it were written here. */
-__attribute__((no_sanitize_thread)) bool told_outside(const uint32_t *flag, uint32_t wanted, const void *here, size_t bytes) {
+__attribute__((no_sanitize_thread)) bool told_outside(const uint32_t *flag, uint32_t wanted,
+                                                      const void *here, size_t bytes) {
     if (int32_t(__atomic_load_n(flag, __ATOMIC_ACQUIRE) - wanted) < 0) {
         wait_here(wait::outside);
         return false;
@@ -434,22 +526,29 @@ uint64_t host_clock_ns() {
 
 void dependents_launch() {
     grid *g = self->owner->owner;
-    if (emulated.compiled >= 90 && !g->waited) g->lets_dependents_begin = true;
+    if (emulated.compiled >= 90 && !g->waited)
+        g->lets_dependents_begin = true;
 }
 
-const unsigned char (*exchange(uint32_t mask, const char *what, const void *in, size_t size))[EXCHANGE_BYTES] {
+const unsigned char (*exchange(uint32_t mask, const char *what, const void *in,
+                               size_t size))[EXCHANGE_BYTES] {
     thread *t = self;
     block *b = t->owner;
-    if (size > EXCHANGE_BYTES) fail("%s exchanges %zu bytes", what, size);
-    if (!(mask >> t->lane & 1)) fail("%s: the mask %08x does not name the calling lane %u", what, mask, t->lane);
+    if (size > EXCHANGE_BYTES)
+        fail("%s exchanges %zu bytes", what, size);
+    if (!(mask >> t->lane & 1))
+        fail("%s: the mask %08x does not name the calling lane %u", what, mask, t->lane);
     warp *w = b->warps[t->warp].get();
-    if (mask & w->ended) fail("%s: lanes %08x of the mask %08x have ended", what, mask & w->ended, mask);
+    if (mask & w->ended)
+        fail("%s: lanes %08x of the mask %08x have ended", what, mask & w->ended, mask);
     memcpy(w->deposits[t->lane], in, size);
     t->state = wait::warp;
     t->collective = what;
     unsigned at = 0;
-    while (at < w->open_count && !(w->open[at].mask & mask)) at++;
-    if (at == w->open_count) w->open[w->open_count++] = {mask, 0, what};
+    while (at < w->open_count && !(w->open[at].mask & mask))
+        at++;
+    if (at == w->open_count)
+        w->open[w->open_count++] = {mask, 0, what};
     warp::gathering &g = w->open[at];
     if (g.mask != mask || (g.what != what && strcmp(g.what, what)))
         fail("%s (mask %08x) meets %s (mask %08x)", what, mask, g.what, g.mask);
@@ -464,23 +563,29 @@ const unsigned char (*exchange(uint32_t mask, const char *what, const void *in, 
     auto *meeting = w->meetings[w->next_meeting++ % MEETINGS];
     for (size_t i = first; i < end; i++) {
         thread &other = b->threads[i];
-        if (!(mask >> other.lane & 1)) continue;
+        if (!(mask >> other.lane & 1))
+            continue;
         memcpy(meeting[other.lane], w->deposits[other.lane], size);
         other.view = meeting;
         other.state = wait::nothing;
     }
-    if (!t->clock.empty()) merge_clocks(t, mask);
+    if (!t->clock.empty())
+        merge_clocks(t, mask);
     return meeting;
 }
 
 void copy_async(void *to, const void *from, unsigned bytes, unsigned zero_bytes) {
-    if (reinterpret_cast<uintptr_t>(to) % bytes || (bytes > zero_bytes && reinterpret_cast<uintptr_t>(from) % bytes)) fail("cp.async of %u bytes is not aligned", bytes);
+    if (reinterpret_cast<uintptr_t>(to) % bytes ||
+        (bytes > zero_bytes && reinterpret_cast<uintptr_t>(from) % bytes))
+        fail("cp.async of %u bytes is not aligned", bytes);
     note_access_if_watched(to, bytes, true);
     memset(to, 0xff, bytes);
     self->copies.push_back({to, from, bytes, zero_bytes, self->copy_group});
 }
 
-void copy_commit() { self->copy_group++; }
+void copy_commit() {
+    self->copy_group++;
+}
 
 void copy_wait(unsigned groups_left) {
     thread *t = self;
@@ -492,8 +597,10 @@ void copy_wait(unsigned groups_left) {
         }
         unsigned copied = c.bytes - c.zero_bytes;
         note_access_if_watched(c.to, c.bytes, true);
-        if (copied) note_access_if_watched(c.from, copied, false);
-        if (copied) memcpy(c.to, c.from, copied);
+        if (copied)
+            note_access_if_watched(c.from, copied, false);
+        if (copied)
+            memcpy(c.to, c.from, copied);
         memset(static_cast<char *>(c.to) + copied, 0, c.zero_bytes);
     }
     t->copies.resize(kept);

@@ -8,7 +8,8 @@
  * them.
  *
  * Invariants:
- *   (1) at most SM_COUNT blocks are resident, or one cluster;
+ *   (1) at most SM_COUNT blocks are resident, twice as many of those of which an SM has room for two, or
+ *       one cluster;
  *   (2) a thread waits for exactly one thing;
  *   (3) a pass in which nobody could run is a deadlock and is reported with what each thread waits
  *       for;
@@ -33,6 +34,8 @@ namespace emu {
 
 enum {
     SM_COUNT = 2,
+    SHARED_OF_TWO =
+        113 * 1024,  /* of shared memory, a block's where an SM has room for two (of 9.0) */
     CLUSTER_MAX = 8, /* blocks, as all GPUs of sm_90 have it */
     WARP = 32,
     BARRIERS = 16,

@@ -258,13 +258,15 @@ static void norm(struct forward *f, struct stream *s, void *out, const struct no
     const struct norm_call c = {out, f->x, f->pending, f->pending_scale, f->batch.row_count, true};
     const struct op_rmsnorm rms = rmsnorm_of(f, &c, spec, w);
     f->squared = f->squared && !f->pending && out != f->x;
-    if (f->pending_partial && w && spec->kind == NORM_RMS && f->ranks->norm(f->ranks_ctx, s, &rms))
+    if (f->pending_partial && w && spec->kind == NORM_RMS &&
+        f->ranks->norm(f->ranks_ctx, s, &rms, f->pending_pushed))
         f->pending_partial = false;
     else {
         sum_pending(f, s);
         norm_rows(f, s, &c, spec, w);
     }
     f->pending = NULL;
+    f->pending_pushed = false;
 }
 
 /* The norm of delta, in place. */
@@ -315,6 +317,7 @@ void forward_product_out(struct forward *f, struct stream *s, const void *x,
                          const struct matrix *w) {
     struct op_linear product = forward_product_of(f, f->out, x, w);
     product.residual = f->residual;
+    product.push = f->push;
     f->dev->ops->linear(s, &product);
 }
 
@@ -353,14 +356,60 @@ static void add_up(struct forward *f, struct stream *s, bool partial) {
         forward_sum(f, s, f->out, f->model->spec.hidden);
 }
 
-/* One half of a serial layer. */
+/* A norm of all rows, into f->normed. spec NULL: there is none. first: the product that alone reads it;
+ * NULL: there is none. */
+struct row_norm {
+    const struct norm_spec *spec;
+    const struct norm_weights *weights;
+    const struct matrix *first;
+};
+
+/* One half of a serial layer. next: what takes up its result. */
 struct half {
     const struct layer_kind *kind;
     bool partial;
     float scale;
     const struct norm_spec *pre, *post;
     const struct norm_weights *pre_weights, *post_weights;
+    struct row_norm next;
 };
+
+static struct row_norm norm_of_half(const struct forward *f, uint32_t layer,
+                                    const struct layer_kind *kind, const struct norm_spec *spec,
+                                    const struct norm_weights *weights) {
+    const struct matrix *first = NULL, *last = NULL;
+    if (kind->ends)
+        kind->ends(f, layer, &first, &last);
+    return (struct row_norm){spec, weights, first};
+}
+
+/* What a layer begins with. */
+static struct row_norm first_norm(const struct forward *f, uint32_t layer) {
+    if (layer >= f->model->spec.layer_count || f->model->spec.layers[layer].norm_last)
+        return (struct row_norm){0};
+    const struct layer_spec *l = &f->model->spec.layers[layer];
+    const struct layer_weights *w = &f->model->weights.layers[layer];
+    if (l->parallel || l->beside)
+        return (struct row_norm){&l->mixer_norm, &w->mixer_norm, NULL};
+    if (l->mixer)
+        return norm_of_half(f, layer, MIXERS[l->mixer], &l->mixer_norm, &w->mixer_norm);
+    return norm_of_half(f, layer, FFNS[l->ffn.kind], &l->ffn_norm, &w->ffn_norm);
+}
+
+static bool is_rms(const struct row_norm *n) {
+    return n->spec && n->spec->kind == NORM_RMS && n->weights->weight;
+}
+
+/* Who gets the out of a half's last product, one addend of what the next norm takes up; NULL: nobody. */
+static struct peers *pushes(const struct forward *f, const struct half *h,
+                            const struct matrix *last) {
+    const struct norm_call c = {f->normed, f->x, f->delta, h->scale, f->batch.row_count, true};
+    const struct row_norm *next = &h->next;
+    if (!last || !is_rms(next))
+        return NULL;
+    const struct op_rmsnorm rms = rmsnorm_of(f, &c, next->spec, next->weights);
+    return f->ranks->pushes(f->ranks_ctx, &rms, last);
+}
 
 /* Whether the product with w makes its part of a norm in this step. */
 static bool folds_norm(const struct forward *f, const struct matrix *w) {
@@ -373,7 +422,7 @@ static void serial_half(struct forward *f, struct stream *s, uint32_t layer, con
     bool last_norm = f->model->spec.layers[layer].norm_last;
     const struct norm_spec *pre = last_norm ? &none : h->pre;
     const struct matrix *first = NULL, *last = NULL;
-    if (f->squares && h->kind->ends)
+    if ((f->squares || h->partial) && h->kind->ends)
         h->kind->ends(f, layer, &first, &last);
     if (f->squared && pre->kind == NORM_RMS && h->pre_weights->weight && folds_norm(f, first)) {
         f->in = f->x;
@@ -382,17 +431,27 @@ static void serial_half(struct forward *f, struct stream *s, uint32_t layer, con
     } else {
         f->in = normed(f, s, f->normed, pre, h->pre_weights);
     }
-    bool adds = !h->partial && !h->post->kind && !last_norm && !f->pending && folds_norm(f, last);
+    bool stays = !h->post->kind && !last_norm;
+    bool adds = stays && !f->pending && folds_norm(f, last);
+    if (adds && h->partial) { /* where the product behind norms: else the norm's kernel adds up */
+        if (is_rms(&h->next) && h->next.first)
+            f->push = f->ranks->adds(f->ranks_ctx, s, last, f->batch.row_count);
+        adds = f->push != NULL;
+    }
     f->out = adds ? (void *)f->x : f->delta;
     if (adds)
         f->residual = (struct residual_out){f->squares, h->scale};
+    if (!adds && stays && h->partial)
+        f->push = pushes(f, h, last);
     h->kind->step(f, s, layer);
     f->norm = (struct norm_of_x){0};
     f->residual = (struct residual_out){0};
     f->squared = adds;
+    f->pending_pushed = !adds && f->push;
+    f->push = NULL;
     if (adds)
         return;
-    f->pending_partial = h->partial && !h->post->kind && !last_norm && f->ranks->norm;
+    f->pending_partial = stays && h->partial && f->ranks->norm;
     if (!f->pending_partial)
         add_up(f, s, h->partial);
     if (h->post->kind)
@@ -451,20 +510,27 @@ static void layer_step(struct forward *f, struct stream *s, uint32_t i) {
         parallel_layer(f, s, i);
         return;
     }
+    const struct row_norm after = first_norm(f, i + 1);
+    const struct row_norm inside =
+        spec->norm_last || !spec->ffn.kind
+            ? after
+            : norm_of_half(f, i, FFNS[spec->ffn.kind], &spec->ffn_norm, &w->ffn_norm);
     const struct half mixer = {.kind = MIXERS[spec->mixer],
                                .partial = spec->mixer_partial,
                                .scale = spec->residual_scale,
                                .pre = &spec->mixer_norm,
                                .post = &spec->mixer_post,
                                .pre_weights = &w->mixer_norm,
-                               .post_weights = &w->mixer_post};
+                               .post_weights = &w->mixer_post,
+                               .next = inside};
     const struct half ffn = {.kind = FFNS[spec->ffn.kind],
                              .partial = spec->ffn_partial,
                              .scale = spec->ffn_scale,
                              .pre = &spec->ffn_norm,
                              .post = &spec->ffn_post,
                              .pre_weights = &w->ffn_norm,
-                             .post_weights = &w->ffn_post};
+                             .post_weights = &w->ffn_post,
+                             .next = after};
     if (spec->beside)
         beside_half(f, s, i);
     else if (spec->mixer)
@@ -516,8 +582,14 @@ void forward_layers(struct forward *f, struct stream *s, const struct step_input
 
 static void no_sum(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t width,
                    enum storage_type type) {}
-static bool no_norm(void *ctx, struct stream *s, const struct op_rmsnorm *norm) {
+static bool no_norm(void *ctx, struct stream *s, const struct op_rmsnorm *norm, bool pushed) {
     return false;
+}
+static struct peers *no_push(void *ctx, const struct op_rmsnorm *norm, const struct matrix *w) {
+    return NULL;
+}
+static struct peers *no_adds(void *ctx, struct stream *s, const struct matrix *w, uint32_t rows) {
+    return NULL;
 }
 static void no_gather(void *ctx, struct stream *s, float *all, size_t stride, const float *own,
                       uint32_t rows) {}
@@ -525,7 +597,13 @@ static void no_send(void *ctx, struct stream *s, const float *x, size_t count) {
 static void no_receive(void *ctx, struct stream *s, float *x, size_t count) {}
 
 void forward_rehearse(struct forward *f, struct stream *s) {
-    static const struct rank_calls alone = {no_sum, no_norm, no_gather, no_send, no_receive};
+    static const struct rank_calls alone = {.sum = no_sum,
+                                            .norm = no_norm,
+                                            .pushes = no_push,
+                                            .adds = no_adds,
+                                            .gather = no_gather,
+                                            .send = no_send,
+                                            .receive = no_receive};
     const struct rank_calls *ranks = f->ranks;
     if (!graph_begin(s))
         return;
@@ -551,6 +629,7 @@ void forward_put_layers(struct forward *f, struct stream *s) {
     f->pending = NULL;
     f->pending_scale = 1;
     f->pending_partial = false;
+    f->pending_pushed = false;
     f->squared = false;
     if (shard_is_first(&f->model->shard))
         embed(f, s);
@@ -577,6 +656,33 @@ void forward_put_layers(struct forward *f, struct stream *s) {
     }
     add_pending(f, s);
     f->ranks->send(f->ranks_ctx, s, f->x, values);
+}
+
+/* Whether all products at the ends of halves of layers do their part. */
+static bool all_add(const struct model *model, const struct peers *peers, uint32_t rows) {
+    const struct forward f = {.model = model};
+    const struct ops *ops = model->dev->ops;
+    for (uint32_t i = 0; i < model->spec.layer_count; i++) {
+        const struct layer_spec *l = &model->spec.layers[i];
+        const struct layer_kind *kinds[] = {MIXERS[l->mixer], FFNS[l->ffn.kind]};
+        const bool partial[] = {l->mixer_partial, l->ffn_partial};
+        for (int half = 0; half < 2; half++) {
+            const struct matrix *first = NULL, *last = NULL;
+            if (kinds[half] && kinds[half]->ends)
+                kinds[half]->ends(&f, i, &first, &last);
+            if ((first && !ops->folds_norm(model->dev, first, rows)) ||
+                (last && partial[half] && !ops->peers->adds(peers, last, rows)))
+                return false;
+        }
+    }
+    return true;
+}
+
+uint32_t forward_rows_that_add(const struct model *model, const struct peers *peers) {
+    uint32_t rows = 16;
+    while (rows && !all_add(model, peers, rows))
+        rows--;
+    return rows;
 }
 
 /* ---- head ---- */

@@ -63,6 +63,8 @@ struct forward {
     void *pending; /* what has yet to be added to x; NULL: nothing */
     float pending_scale;
     bool pending_partial;        /* of it, this rank has one addend of several */
+    struct peers *push;          /* who gets the product that writes `out` (op_linear.push) */
+    bool pending_pushed;         /* what is pending, one addend, is with the others */
     void (*progress)(void *ctx); /* after each layer is on the stream; may be NULL */
     void *progress_ctx;
     /* set by the caller where the model is a rank's part (shard.h) */
@@ -136,6 +138,10 @@ void forward_states(struct forward *f, struct stream *s, const uint32_t *rows, u
  * leave out alone. out: arrays of the step's sample_count. masks: NULL for none. */
 void forward_sample(struct forward *f, struct stream *s, const struct sample_out *out,
                     const struct sample_masks *masks);
+
+/* Up to how many rows, all of output class, products may add all ranks' up (shard.h: rank_calls.adds), as
+ * far as this rank's matrices go; 0: none. */
+uint32_t forward_rows_that_add(const struct model *model, const struct peers *peers);
 
 /* ---- for mixers and feed-forwards (layer_kinds.h) ---- */
 

@@ -112,7 +112,13 @@ struct rank_calls {
     /* norm->delta = the sum of the stage's ranks' delta, act, and then op_rmsnorm, with the bits of
      * `sum` and rmsnorm. False: not of this shape, or not by these ranks; nothing has happened then,
      * and so it is on all of them. */
-    bool (*norm)(void *ctx, struct stream *s, const struct op_rmsnorm *norm);
+    bool (*norm)(void *ctx, struct stream *s, const struct op_rmsnorm *norm, bool pushed);
+    /* Those whom a product with w is to give its out to, norm->delta, as op_linear.push; `norm` is then
+     * the next call, pushed, and true. NULL: it is not to. */
+    struct peers *(*pushes)(void *ctx, const struct op_rmsnorm *norm, const struct matrix *w);
+    /* Whom a product with w, all rows of output class, is to add up with, to the residual
+     * (op_linear.push and .residual): the same on all of them. NULL: it is not to. */
+    struct peers *(*adds)(void *ctx, struct stream *s, const struct matrix *w, uint32_t rows);
     /* Rank 0 gets all parts of the logits: row i of rank r's part, f32 [rows, widths[r]], at all +
      * i * stride + firsts[r]. */
     void (*gather)(void *ctx, struct stream *s, float *all, size_t stride, const float *own,

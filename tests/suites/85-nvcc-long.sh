@@ -71,15 +71,24 @@ for file in attention_decode=8 attention_decode_narrow=6; do
     if [ -z "$wrong" ]; then ok "nvcc.machine_code_${file%=*}"; else not_ok "nvcc.machine_code_${file%=*}" "$wrong"; fi
 done
 # The same of prompt attention.
-if [ -f "$work/attention_prompt_hopper.sm_90a.o" ] && [ -n "${CUOBJDUMP:-}" ]; then
-    wrong=$(python3 tests/machine_code_prompt.py "$CUOBJDUMP" "$work/attention_prompt_hopper.sm_90a.o" 2>&1 | tr '\n' ';')
-    if [ -z "$wrong" ]; then ok nvcc.machine_code_prompt; else not_ok nvcc.machine_code_prompt "$wrong"; fi
-fi
+for file in attention_prompt_hopper=6 attention_prompt_narrow=12; do
+    object=$work/${file%=*}.sm_90a.o
+    [ -f "$object" ] && [ -n "${CUOBJDUMP:-}" ] || continue
+    wrong=$(python3 tests/machine_code_prompt.py "$CUOBJDUMP" "$object" "${file#*=}" 2>&1 | tr '\n' ';')
+    if [ -z "$wrong" ]; then ok "nvcc.machine_code_${file%=*}"; else not_ok "nvcc.machine_code_${file%=*}" "$wrong"; fi
+done
 # The same of sums over ranks with the norm behind them.
 if [ -f "$work/peers_norm.sm_90a.o" ] && [ -n "${CUOBJDUMP:-}" ]; then
     wrong=$(python3 tests/machine_code_peers.py "$CUOBJDUMP" "$work/peers_norm.sm_90a.o" 2>&1 | tr '\n' ';')
     if [ -z "$wrong" ]; then ok nvcc.machine_code_peers; else not_ok nvcc.machine_code_peers "$wrong"; fi
 fi
+# Products that give their sums to other ranks, with how many kernels of each file do.
+for file in linear_hopper=10 linear_packed=72 linear_fp8=16; do
+    object=$work/${file%=*}.sm_90a.o
+    [ -f "$object" ] && [ -n "${CUOBJDUMP:-}" ] || continue
+    wrong=$(python3 tests/machine_code_peers.py "$CUOBJDUMP" "$object" --products "${file#*=}" 2>&1 | tr '\n' ';')
+    if [ -z "$wrong" ]; then ok "nvcc.machine_code_pushes_${file%=*}"; else not_ok "nvcc.machine_code_pushes_${file%=*}" "$wrong"; fi
+done
 if [ "${REGISTERS:-0}" = 1 ]; then
     {
         printf '# Registers and spills of the CUDA kernels\n\nAs ptxas reports them (%s); written by tests/suites/85-nvcc-long.sh.\n\n' \

@@ -3,113 +3,10 @@
  * process with a device of its own, as in a replica. What a sum must be, every rank knows: the
  * addends are drawn from rank and index.
  */
-#include <pthread.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include "base/clock.h"
-#include "base/hash.h"
-#include "rig.h"
-
-enum { WAIT_MS = 60000, TOLD_MAX = 640 };
-
-/* What the processes of a test share. */
-struct meeting {
-    pthread_barrier_t barrier;
-    struct peer_card cards[PEERS_MAX];
-    char told[PEERS_MAX][TOLD_MAX]; /* what went wrong */
-};
-
-struct member {
-    struct meeting *meeting;
-    struct rig rig;
-    struct peers *peers;
-    const struct peer_ops *ops;
-    uint32_t self, count;
-};
-
-#define TELL(m, ...)                                                                               \
-    do {                                                                                           \
-        if (!(m)->meeting->told[(m)->self][0])                                                     \
-            snprintf((m)->meeting->told[(m)->self], TOLD_MAX, __VA_ARGS__);                        \
-    } while (0)
-
-static void meet(struct member *m) {
-    pthread_barrier_wait(&m->meeting->barrier);
-}
-
-static bool member_join(struct member *m, int64_t wait_ms) {
-    struct error err;
-    int rc = m->ops->join(m->peers, m->meeting->cards, wait_ms, &err);
-    if (rc)
-        TELL(m, "does not join: %s", err.text);
-    return !rc;
-}
-
-static void member_main(struct meeting *meeting, uint32_t self, uint32_t count,
-                        enum storage_type act, void (*body)(struct member *m)) {
-    struct member m = {.meeting = meeting, .self = self, .count = count};
-    struct device_options options = {.kind = "cuda", .activation = act, .ordinal = (int)self};
-    struct error err;
-    alarm(100);
-    if (device_open(&options, &m.rig.dev, &err))
-        abort();
-    m.rig.act = act;
-    m.rig.stream = stream_new(m.rig.dev);
-    m.rig.event = event_new(m.rig.dev);
-    m.ops = m.rig.dev->ops->peers;
-    if (m.ops->open(m.rig.dev, self, count, &m.peers, &meeting->cards[self], &err))
-        TELL(&m, "has no memory for others: %s", err.text);
-    meet(&m);
-    if (!meeting->told[self][0])
-        body(&m);
-    event_record(m.rig.event, m.rig.stream);
-    if (event_wait(m.rig.event))
-        TELL(&m, "has a device that failed: %s", emu_failure());
-    _exit(0); /* what it holds ends with it */
-}
-
-/* Runs body in `count` processes. */
-static void run_members(uint32_t count, enum storage_type act, void (*body)(struct member *m)) {
-    struct meeting *meeting =
-        mmap(NULL, sizeof *meeting, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    pthread_barrierattr_t shared;
-    pid_t pids[PEERS_MAX];
-    pthread_barrierattr_init(&shared);
-    pthread_barrierattr_setpshared(&shared, PTHREAD_PROCESS_SHARED);
-    pthread_barrier_init(&meeting->barrier, &shared, count);
-    fflush(NULL);
-    for (uint32_t r = 0; r < count; r++)
-        if ((pids[r] = fork()) == 0)
-            member_main(meeting, r, count, act, body);
-    for (uint32_t r = 0; r < count; r++) {
-        int status = -1;
-        waitpid(pids[r], &status, 0);
-        if (meeting->told[r][0])
-            check_fail(__FILE__, __LINE__, "rank %u of %u %s", r, count, meeting->told[r]);
-        else if (!WIFEXITED(status) || WEXITSTATUS(status))
-            check_fail(__FILE__, __LINE__, "rank %u of %u ended with status %x", r, count, status);
-    }
-    munmap(meeting, sizeof *meeting);
-}
+#include "members.h"
 
 /* ---- sums ---- */
-
-/* Sizes differ by rank, so that another order of the addends is another sum. */
-static float addend(uint32_t rank, uint64_t seed, size_t i) {
-    uint64_t words[] = {rank, seed, i}, h = hash64(words, sizeof words, 7);
-    return ((float)(h >> 40) / (float)(1 << 23) - 1.0f) * (float)(1 << (h & 7));
-}
-
-static void put_addends(struct member *m, void *x, enum storage_type type, size_t count,
-                        uint64_t seed) {
-    void *host = malloc(storage_bytes(type, count) + 1);
-    for (size_t i = 0; i < count; i++)
-        storage_put(type, host, i, addend(m->self, seed, i));
-    stream_copy_in(m->rig.stream, x, host, storage_bytes(type, count));
-    free(host);
-}
 
 /* What op_sum_addends is: in rank order, in f32, rounded once. */
 static float sum_of(struct member *m, enum storage_type type, uint64_t seed, size_t i) {
@@ -308,7 +205,7 @@ static void put_norm(struct member *m, const struct norm_arrays *a, int shots) {
     if (!m->ops->norms(m->peers, &a->norm))
         TELL(m, "does not norm %u x %u", a->norm.rows, a->norm.width);
     else
-        m->ops->norm(m->rig.stream, &(struct op_peer_norm){m->peers, &a->norm, shots});
+        m->ops->norm(m->rig.stream, &(struct op_peer_norm){m->peers, &a->norm, shots, false});
 }
 
 static void expect_same(struct member *m, const char *what, const struct norm_case *c,
@@ -426,6 +323,249 @@ static void norm_not(struct member *m) {
 
 TEST(norms_of_other_shapes_are_refused) {
     run_members(2, STORAGE_BF16, norm_not);
+}
+
+/* ---- sums that a product has pushed ---- */
+
+/* A product of [rows, cols] and w [width, cols], whose out is what this rank has of the sum. */
+struct push_case {
+    uint32_t rows, width, cols;
+    enum storage_type type; /* F32: that of activations */
+    enum compute_type compute;
+    bool bias;
+};
+struct push_arrays {
+    struct matrix w;
+    struct norm_arrays norms;
+    struct op_linear apart, pushes;
+    uint32_t seed;
+};
+
+/* Small enough for sums in f16. */
+static void *put_small(struct member *m, enum storage_type type, size_t count, uint64_t seed) {
+    void *host = malloc(storage_bytes(type, count)),
+         *at = rig_alloc(&m->rig, storage_bytes(type, count));
+    for (size_t i = 0; i < count; i++)
+        storage_put(type, host, i, addend(m->self, seed, i) * 0x1p-6f);
+    stream_copy_in(m->rig.stream, at, host, storage_bytes(type, count));
+    free(host);
+    return at;
+}
+
+static void lay_push(struct member *m, const struct push_case *c, uint32_t seed,
+                     struct push_arrays *a) {
+    const struct ops *ops = m->rig.dev->ops;
+    const enum storage_type type = c->type == STORAGE_F32 ? m->rig.act : c->type;
+    const bool scaled = storage_is_scaled(type);
+    void *w = put_small(m, type, (size_t)c->width * c->cols, seed + 20);
+    a->w = (struct matrix){.type = type,
+                           .compute = c->compute,
+                           .rows = c->width,
+                           .cols = c->cols,
+                           .bias = c->bias ? put_floats(m, seed + 30, c->width) : NULL,
+                           .segment_count = 1,
+                           .segments = {{.data = w,
+                                         .rows = c->width,
+                                         .scales = scaled ? put_floats(m, seed + 40, 1) : NULL,
+                                         .scale_rows = scaled ? UINT32_MAX : 0,
+                                         .scale_stride = scaled}}};
+    if (ops->packed_bytes(m->rig.dev, &a->w, 0) != PACKED_IN_PLACE)
+        TELL(m, "does not pack %s", storage_name(type));
+    ops->pack(m->rig.stream, &a->w, 0, w);
+    a->w.segments[0].packed = w;
+    a->norms = lay_norm(m, &(struct norm_case){c->rows, c->width, 1, PLAIN}, seed);
+    a->seed = seed;
+    a->apart = (struct op_linear){
+        .out = (void *)(uintptr_t)a->norms.want.delta,
+        .x = put_small(m, m->rig.act, (size_t)c->rows * c->cols, seed + 50),
+        .w = &a->w,
+        .rows = c->rows,
+        .class_rows = seed % 3 ? c->rows : c->rows / 2,
+        .out_stride = c->width,
+        .scratch = rig_alloc(&m->rig, ops->linear_scratch(m->rig.dev, c->rows, c->cols))};
+    a->pushes = a->apart;
+    a->pushes.out = (void *)(uintptr_t)a->norms.norm.delta;
+    if (!m->ops->pushes(m->peers, &a->norms.norm, &a->w))
+        TELL(m, "does not push %u x %u of %s", c->rows, c->width, storage_name(type));
+}
+
+/* Now and then a rank leaves it to the norm. */
+static void put_pushed_norm(struct member *m, struct push_arrays *a) {
+    const bool pushes = (a->seed + m->self) % 4 != 3;
+    a->pushes.push = pushes ? m->peers : NULL;
+    m->rig.dev->ops->linear(m->rig.stream, &a->pushes);
+    m->ops->norm(m->rig.stream, &(struct op_peer_norm){m->peers, &a->norms.norm, 1, pushes});
+}
+
+static void expect_pushed_norm(struct member *m, const struct push_case *c,
+                               const struct push_arrays *a) {
+    m->rig.dev->ops->linear(m->rig.stream, &a->apart);
+    expect_norm(m, &(struct norm_case){c->rows, c->width, 1, PLAIN}, &a->norms);
+}
+
+/* One block of features; k in two splits, in four; each number of rows that a block has; weights that
+ * have sums of their own; activations of 8 bits. */
+static const struct push_case PUSHES[] = {
+    {1, 64, 128, STORAGE_F32, COMPUTE_F32, true},
+    {8, 192, 2048, STORAGE_F32, COMPUTE_F32, true},
+    {5, 128, 320, STORAGE_F8_E4M3, COMPUTE_F32, false},
+    {3, 128, 256, STORAGE_F8_E4M3, COMPUTE_FP8, true},
+    {13, 64, 128, STORAGE_F32, COMPUTE_F32, false},
+    {21, 64, 4096, STORAGE_F32, COMPUTE_F32, false},
+    {30, 128, 256, STORAGE_F8_E4M3, COMPUTE_F32, true},
+    {41, 128, 2048, STORAGE_F32, COMPUTE_F32, true},
+    {64, 64, 2048, STORAGE_F8_E4M3, COMPUTE_F32, false},
+};
+
+static bool has_pushes(const struct member *m) {
+    return strstr(m->rig.dev->isa, "sm_90") != NULL;
+}
+
+static void push_all_sizes(struct member *m) {
+    const size_t count = m->count == 2 && !emu_is_watched() ? ARRAY_LEN(PUSHES) : 6;
+    struct push_arrays a;
+    if (!member_join(m, WAIT_MS))
+        return;
+    meet(m);
+    for (size_t i = 0; i < count && has_pushes(m); i++) {
+        lay_push(m, &PUSHES[i], (uint32_t)i, &a);
+        emu_set_order((int)((i + m->self) % ORDERS), i * 8 + m->self);
+        put_pushed_norm(m, &a);
+        expect_pushed_norm(m, &PUSHES[i], &a);
+    }
+}
+
+TEST(norms_of_what_products_pushed_are_those_of_product_sum_and_norm) {
+    run_members(2, STORAGE_BF16, push_all_sizes);
+    run_members(3, STORAGE_F16, push_all_sizes);
+    if (emu_is_watched())
+        return;
+    run_members(4, STORAGE_BF16, push_all_sizes);
+    run_members(8, STORAGE_BF16, push_all_sizes);
+}
+
+/* As norm_in_a_row: ranks are never equally fast, and some push while others have yet to read. */
+static void push_in_a_row(struct member *m) {
+    static const struct push_case CASES[] = {{2, 64, 128, STORAGE_F32, COMPUTE_F32, false},
+                                             {1, 128, 64, STORAGE_F32, COMPUTE_F32, true},
+                                             {6, 64, 64, STORAGE_F32, COMPUTE_F32, false}};
+    struct push_arrays a[IN_A_ROW];
+    if (!member_join(m, WAIT_MS) || !has_pushes(m))
+        return;
+    for (uint32_t i = 0; i < IN_A_ROW; i++)
+        lay_push(m, &CASES[i % ARRAY_LEN(CASES)], i, &a[i]);
+    rig_wait(&m->rig);
+    meet(m);
+    for (uint32_t i = 0; i < IN_A_ROW; i++) {
+        put_pushed_norm(m, &a[i]);
+        if (i % m->count == m->self)
+            usleep(2000);
+        if (i % 5 == 4)
+            rig_wait(&m->rig);
+    }
+    for (uint32_t i = 0; i < IN_A_ROW; i++)
+        expect_pushed_norm(m, &CASES[i % ARRAY_LEN(CASES)], &a[i]);
+}
+
+TEST(pushes_in_a_row_do_not_meet) {
+    run_members(2, STORAGE_BF16, push_in_a_row);
+    run_members(4, STORAGE_BF16, push_in_a_row);
+}
+
+/* ---- products that add up ---- */
+
+/* A product that adds all ranks' up to the residual, and one that norms it; and product, sum, norm,
+ * product. */
+struct add_arrays {
+    struct push_arrays push;
+    struct matrix up;
+    struct op_linear in, want;
+};
+enum { UP_FEATURES = 64 };
+
+static void lay_add(struct member *m, const struct push_case *c, uint32_t seed,
+                    struct add_arrays *a) {
+    const struct ops *ops = m->rig.dev->ops;
+    const size_t outs = storage_bytes(m->rig.act, (size_t)c->rows * UP_FEATURES);
+    lay_push(m, c, seed, &a->push);
+    const struct op_rmsnorm *n = &a->push.norms.norm;
+    float *squares = rig_alloc(&m->rig, (size_t)c->rows * c->width / NORM_GROUP * 4);
+    void *w = put_small(m, m->rig.act, (size_t)UP_FEATURES * c->width, seed + 60);
+    a->up = (struct matrix){.type = m->rig.act,
+                            .rows = UP_FEATURES,
+                            .cols = c->width,
+                            .segment_count = 1,
+                            .segments = {{.data = w, .rows = UP_FEATURES}}};
+    ops->pack(m->rig.stream, &a->up, 0, w);
+    a->up.segments[0].packed = w;
+    a->want = (struct op_linear){.out = rig_alloc(&m->rig, outs),
+                                 .x = a->push.norms.want.out,
+                                 .w = &a->up,
+                                 .rows = c->rows,
+                                 .class_rows = c->rows,
+                                 .out_stride = UP_FEATURES};
+    a->in = a->want;
+    a->in.out = rig_alloc(&m->rig, outs);
+    a->in.x = n->x;
+    a->in.norm = (struct norm_of_x){squares, n->weight, n->eps, n->weight_offset};
+    a->push.apart.class_rows = a->push.pushes.class_rows = c->rows;
+    a->push.pushes.out = n->x;
+    a->push.pushes.residual = (struct residual_out){squares, n->delta_scale};
+    a->push.pushes.push = m->peers;
+    if (!m->ops->adds(m->peers, &a->push.w, c->rows) || m->ops->adds(m->peers, &a->push.w, 9))
+        TELL(m, "adds up %u x %u, or 9 rows", c->rows, c->width);
+}
+
+/* k whole, in two splits, in four; a bias; weights of 8 bits. */
+static const struct push_case ADDED[] = {
+    {8, 128, 128, STORAGE_F32, COMPUTE_F32, true},
+    {3, 128, 2048, STORAGE_F32, COMPUTE_F32, false},
+    {5, 192, 320, STORAGE_F8_E4M3, COMPUTE_F32, false},
+    {1, 64, 4096, STORAGE_F32, COMPUTE_F32, true},
+};
+
+static void add_in_a_row(struct member *m) {
+    struct add_arrays a[IN_A_ROW];
+    const struct ops *ops = m->rig.dev->ops;
+    const uint32_t count = emu_is_watched() ? ARRAY_LEN(ADDED) : 2 * ARRAY_LEN(ADDED);
+    if (!member_join(m, WAIT_MS) || !has_pushes(m))
+        return;
+    for (uint32_t i = 0; i < count; i++)
+        lay_add(m, &ADDED[i % ARRAY_LEN(ADDED)], i, &a[i]);
+    rig_wait(&m->rig);
+    meet(m);
+    emu_set_order((int)(m->self % ORDERS), m->self);
+    for (uint32_t i = 0; i < count; i++) {
+        ops->linear(m->rig.stream, &a[i].push.pushes);
+        ops->linear(m->rig.stream, &a[i].in);
+        if (i % m->count == m->self)
+            usleep(2000);
+        if (i % 5 == 4)
+            rig_wait(&m->rig);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const struct push_case *c = &ADDED[i % ARRAY_LEN(ADDED)];
+        const struct norm_case of_x = {c->rows, c->width, 1, PLAIN},
+                               of_out = {c->rows, UP_FEATURES, 1, PLAIN};
+        const struct norm_arrays *n = &a[i].push.norms;
+        ops->linear(m->rig.stream, &a[i].push.apart);
+        m->ops->sum(m->rig.stream, &(struct op_peer_sum){.peers = m->peers,
+                                                         .x = a[i].push.apart.out,
+                                                         .count = (size_t)c->rows * c->width});
+        ops->rmsnorm(m->rig.stream, &n->want);
+        ops->linear(m->rig.stream, &a[i].want);
+        expect_same(m, "residual", &of_x, STORAGE_F32, n->norm.x, n->want.x);
+        expect_same(m, "product behind", &of_out, m->rig.act, a[i].in.out, a[i].want.out);
+    }
+}
+
+TEST(products_that_add_up_have_the_bits_of_product_sum_and_norm) {
+    run_members(2, STORAGE_BF16, add_in_a_row);
+    if (emu_is_watched())
+        return;
+    run_members(3, STORAGE_F16, add_in_a_row);
+    run_members(4, STORAGE_BF16, add_in_a_row);
+    run_members(8, STORAGE_BF16, add_in_a_row);
 }
 
 /* ---- gathers ---- */

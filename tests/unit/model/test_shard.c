@@ -35,6 +35,10 @@ struct member {
     float *logits; /* of rank 0 of the last stage */
     pthread_t thread;
     uint32_t norms; /* asked for */
+    /* what is to follow the last product that was asked whom it gives its out to */
+    struct op_rmsnorm asked;
+    bool was_asked;
+    uint32_t pushes; /* asked for */
 };
 
 static void on_sum(void *ctx, struct stream *s, void *x, uint32_t rows, uint32_t width,
@@ -97,8 +101,14 @@ static void on_receive(void *ctx, struct stream *s, float *x, size_t count) {
 }
 
 /* Every other norm is left to the model: with the sum before it, the result is the same. */
-static bool on_norm(void *ctx, struct stream *s, const struct op_rmsnorm *norm) {
+static bool on_norm(void *ctx, struct stream *s, const struct op_rmsnorm *norm, bool pushed) {
     struct member *m = ctx;
+    const struct op_rmsnorm *asked = &m->asked;
+    if (m->was_asked &&
+        (norm->out != asked->out || norm->x != asked->x || norm->delta != asked->delta ||
+         norm->weight != asked->weight || norm->rows != asked->rows || norm->width != asked->width))
+        check_fail(__FILE__, __LINE__, "another norm follows than the product was asked for");
+    m->was_asked = false;
     if (++m->norms % 2)
         return false;
     on_sum(ctx, s, (void *)(uintptr_t)norm->delta, norm->rows, norm->width,
@@ -107,8 +117,28 @@ static bool on_norm(void *ctx, struct stream *s, const struct op_rmsnorm *norm) 
     return true;
 }
 
-static const struct rank_calls CALLS = {
-    .sum = on_sum, .norm = on_norm, .gather = on_gather, .send = on_send, .receive = on_receive};
+/* None can; what would follow is kept. */
+static struct peers *on_pushes(void *ctx, const struct op_rmsnorm *norm, const struct matrix *w) {
+    struct member *m = ctx;
+    if (m->was_asked)
+        check_fail(__FILE__, __LINE__, "no norm has followed the product before");
+    m->asked = *norm;
+    m->was_asked = true;
+    m->pushes++;
+    return NULL;
+}
+
+static struct peers *on_adds(void *ctx, struct stream *s, const struct matrix *w, uint32_t rows) {
+    return NULL;
+}
+
+static const struct rank_calls CALLS = {.sum = on_sum,
+                                        .norm = on_norm,
+                                        .pushes = on_pushes,
+                                        .adds = on_adds,
+                                        .gather = on_gather,
+                                        .send = on_send,
+                                        .receive = on_receive};
 
 static void team_init(struct team *t, uint32_t tp, uint32_t pp) {
     *t = (struct team){.tp = tp, .pp = pp};
@@ -140,7 +170,7 @@ static void *member_main(void *arg) {
 
 /* Layers that two ranks divided, of each kind; norms of Mamba 2 within ranks and across, of all
  * heads across. */
-static uint32_t mixers[MIXER_KIND_COUNT], ffns[FFN_KIND_COUNT], norms[2], head_norms;
+static uint32_t mixers[MIXER_KIND_COUNT], ffns[FFN_KIND_COUNT], norms[2], head_norms, asked_pushes;
 
 static void count_divided(const struct model_spec *own) {
     for (uint32_t i = 0; i < own->layer_count; i++) {
@@ -161,7 +191,7 @@ static void expect_all_divided(void) {
     for (int k = 1; k < FFN_KIND_COUNT; k++)
         if (FFNS[k] && !ffns[k])
             check_fail(__FILE__, __LINE__, "no golden divides %s", FFNS[k]->name);
-    EXPECT(norms[0] && norms[1] && head_norms);
+    EXPECT(norms[0] && norms[1] && head_norms && asked_pushes);
 }
 
 /* Logits of all positions, in chunks of 1, 2, 3, ...; NULL: refused, *why says for what. */
@@ -197,6 +227,7 @@ static float *divided_logits(const struct model_golden *g, const char *dir, uint
             out = members[i].logits;
         else
             free(members[i].logits);
+        asked_pushes += members[i].pushes;
         rig_close(&members[i].rig);
     }
     team_release(&team);
