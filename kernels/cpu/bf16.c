@@ -95,7 +95,9 @@ void cpu_bf16_linear(struct stream *s, const struct op_linear *a) {
     struct multiply_task task = {.variant = ((struct cpu_device *)s->dev)->bf16,
                                  .product = {.w = a->w, .out_stride = a->out_stride},
                                  .outputs_a_unit = BF16_UNIT};
-    while (a->w->rows / task.outputs_a_unit > 256)
+    /* what is asked for ahead lies behind: a thread should go on there, and yet all should end at
+     * about the same time */
+    while (a->w->rows / task.outputs_a_unit > 32 * s->dev->thread_count)
         task.outputs_a_unit *= 2;
     for (uint32_t t = 0; t < a->rows; t += pass) {
         uint32_t rows = MIN(a->rows - t, pass);

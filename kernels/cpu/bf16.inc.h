@@ -3,10 +3,11 @@
  * vec_*.h and gives BF16_VARIANT and BF16_NAME; with BF16_DOT the processor's own instruction makes a
  * step of 16 chains (VW is 16), else two fmas do.
  *
- * A call has up to BF16_UNIT outputs. Few rows: tiles of rows and outputs read the weights where
- * they lie, and memory for the next outputs is fetched meanwhile. Many: the outputs' weights are
- * copied WIDTH columns at a time, which stay in the first cache, for PASS_ROWS rows; chains that go on in
- * the next columns wait in `carry` as they are. Neither changes what a chain adds.
+ * A call has up to BF16_UNIT outputs. Tiles of rows and outputs read the weights where they lie,
+ * WIDTH columns at a time where there are several tiles; chains that go on in the next columns wait
+ * in `carry` as they are, which changes nothing that a chain adds. Memory for the next outputs is
+ * fetched meanwhile, by several tiles each its share: if the first asked for all, it would wait for
+ * memory, and the others leave it idle.
  */
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/inline.h"
@@ -29,7 +30,11 @@ enum { ROWS_MAX = 1 };
 #define FOR_TILE_ROWS(X)   X(1)
 #define TILE_TABLE         tile_1
 #endif
-enum { OUTPUTS_MAX = 8, WIDTH = 512, PASS_ROWS = 96, DIRECT_ROWS = 4 * ROWS_MAX };
+enum { OUTPUTS_MAX = 8, WIDTH = 2048, PASS_ROWS = 96 };
+
+/* What a tile asks memory for meanwhile: nothing, the weights of the next few outputs, or of those
+ * of the next call, as far as they are its share. */
+enum ask { ASK_NOTHING, ASK_NEXT, ASK_SHARE };
 
 /* Columns [0, width) of a row tile: where x, weights and outputs begin. */
 struct tile {
@@ -37,9 +42,10 @@ struct tile {
     size_t x_stride;      /* bytes */
     const char *const *w; /* [count] */
     uint32_t count, width;
-    size_t
-        fetch; /* bytes from an output's weights to the next one's, which are asked for ahead; or 0 */
-    float *carry; /* [rows, BF16_UNIT, 16], or NULL: the chains begin and end here */
+    enum ask ask;
+    uint32_t share[2]; /* which of the next call's few outputs */
+    size_t row_bytes;  /* from an output's weights to the next one's */
+    float *carry;      /* [rows, BF16_UNIT, 16] */
     bool begins, ends;
     const float *bias;
     float *out;
@@ -146,11 +152,14 @@ ALWAYS_INLINE void add_rows(const int rows, const int outputs, const struct pair
 }
 
 /* rows x outputs chains from output `first` on. */
-ALWAYS_INLINE void tile_chains(const int rows, const int outputs, const struct tile *t,
-                               uint32_t first) {
+ALWAYS_INLINE void tile_chains(const int rows, const int outputs, const enum ask ask,
+                               const struct tile *t, uint32_t first) {
     struct chains acc[ROWS_MAX][OUTPUTS_MAX];
     const char *w[OUTPUTS_MAX], *x = t->x;
-    const size_t x_stride = t->x_stride, ahead = t->fetch * (size_t)outputs;
+    const size_t x_stride = t->x_stride, ahead = t->row_bytes * (size_t)outputs;
+    const char *behind = t->w[first] + BF16_UNIT * t->row_bytes,
+               *share[2] = {behind + t->share[0] * t->row_bytes,
+                            behind + t->share[1] * t->row_bytes};
     const uint32_t width = t->width;
     uint32_t k = 0;
     UNROLL
@@ -173,8 +182,11 @@ ALWAYS_INLINE void tile_chains(const int rows, const int outputs, const struct t
         UNROLL
         for (int n = 0; n < outputs; n++) {
             wv[n] = pairs_at(w[n] + 2 * (size_t)k);
-            __builtin_prefetch(w[n] + ahead + 2 * (size_t)k, 0, 2);
+            if (ask == ASK_NEXT)
+                __builtin_prefetch(w[n] + ahead + 2 * (size_t)k, 0, 2);
         }
+        for (int i = 0; i < 2 && ask == ASK_SHARE; i++)
+            __builtin_prefetch(share[i] + 2 * (size_t)k, 0, 2);
         add_rows(rows, outputs, wv, x + 2 * (size_t)k, x_stride, acc);
     }
     if (k < width) {
@@ -195,56 +207,60 @@ ALWAYS_INLINE void tile_chains(const int rows, const int outputs, const struct t
     static void tile_##rows(const struct tile *t) {                                                \
         uint32_t n = 0;                                                                            \
         for (; n + TILE_OUTPUTS(rows) <= t->count; n += TILE_OUTPUTS(rows))                        \
-            tile_chains(rows, TILE_OUTPUTS(rows), t, n);                                           \
+            switch (t->ask) {                                                                      \
+            case ASK_NOTHING: tile_chains(rows, TILE_OUTPUTS(rows), ASK_NOTHING, t, n); break;     \
+            case ASK_NEXT: tile_chains(rows, TILE_OUTPUTS(rows), ASK_NEXT, t, n); break;           \
+            case ASK_SHARE: tile_chains(rows, TILE_OUTPUTS(rows), ASK_SHARE, t, n); break;         \
+            }                                                                                      \
         for (; n < t->count; n++)                                                                  \
-            tile_chains(rows, 1, t, n);                                                            \
+            tile_chains(rows, 1, ASK_NOTHING, t, n);                                               \
     }
 FOR_TILE_ROWS(TILE)
 static void (*const TILES[ROWS_MAX])(const struct tile *t) = {TILE_TABLE};
 
-/* Rows [0, rows) in tiles. next: [BF16_UNIT] weights to fetch meanwhile, WIDTH columns of each, or
- * NULL. */
-static void run_tiles(const struct tile *first, uint32_t rows, const char *const *next) {
+/* Rows of the next tile where `left` are to do: about as many in each, since a small one reads as
+ * many weights as a large one. */
+static uint32_t tile_rows(uint32_t left) {
+    uint32_t tiles = (left + ROWS_MAX - 1) / ROWS_MAX;
+    return (left + tiles - 1) / tiles;
+}
+
+/* Rows [0, rows) in tiles. */
+static void run_tiles(const struct tile *first, uint32_t rows) {
+    const uint32_t tiles = (rows + ROWS_MAX - 1) / ROWS_MAX,
+                   outputs = (uint32_t)TILE_OUTPUTS(ROWS_MAX);
     struct tile t = *first;
-    uint32_t fetched = 0;
-    for (uint32_t done = 0; done < rows;) {
-        uint32_t n = MIN(rows - done, (uint32_t)ROWS_MAX);
-        done += n;
-        for (; next && fetched < done * BF16_UNIT / rows; fetched++)
-            for (uint32_t i = 0; i < 2 * WIDTH; i += 64)
-                __builtin_prefetch(next[fetched] + i, 0, 2);
+    uint32_t asked = 0;
+    t.ask = tiles == 1 ? ASK_NEXT : ASK_SHARE;
+    for (uint32_t i = 0, n; i < tiles; i++, rows -= n) {
+        uint32_t end = (outputs * (i + 1) + tiles - 1) / tiles;
+        n = tile_rows(rows);
+        t.share[0] = asked;
+        t.share[1] = MAX(end, asked + 1) - 1;
+        asked = end;
         TILES[n - 1](&t);
         t.x += n * t.x_stride;
         t.out += n * t.out_stride;
-        t.fetch = 0;
-        if (t.carry)
-            t.carry += (size_t)n * BF16_UNIT * 16;
+        t.carry += (size_t)n * BF16_UNIT * 16;
     }
 }
 
-/* Up to PASS_ROWS rows, WIDTH columns of weights at a time. */
-static void many_rows(const struct tile *all, uint32_t rows) {
-    enum { WIDE_BYTES = 2 * WIDTH + 64 }; /* not all in the same sets of a cache */
-    char wide[BF16_UNIT * WIDE_BYTES] __attribute__((aligned(64)));
+/* Up to PASS_ROWS rows. More than one tile of them, and all columns would not stay near. */
+static void multiply_rows(const struct tile *all, uint32_t rows) {
     float carry[PASS_ROWS * BF16_UNIT * 16] __attribute__((aligned(64)));
-    const char *w[BF16_UNIT], *next[BF16_UNIT];
+    const char *w[BF16_UNIT];
+    const uint32_t width = rows > ROWS_MAX ? WIDTH : all->width;
     struct tile t = *all;
     t.w = w;
     t.carry = carry;
-    t.fetch = 0;
-    for (uint32_t k = 0; k < all->width; k += WIDTH) {
-        t.width = MIN(all->width - k, (uint32_t)WIDTH);
+    for (uint32_t k = 0; k < all->width; k += width) {
+        t.width = MIN(all->width - k, width);
         t.x = all->x + 2 * (size_t)k;
         t.begins = k == 0;
         t.ends = k + t.width == all->width;
-        for (uint32_t n = 0; n < BF16_UNIT; n++) {
-            const char *row = all->w[MIN(n, t.count - 1)] + 2 * (size_t)k;
-            next[n] =
-                row + (t.ends ? (size_t)BF16_UNIT * 2 * all->width - 2 * (size_t)k : 2 * WIDTH);
-            if (n < t.count)
-                w[n] = memcpy(wide + n * WIDE_BYTES, row, 2 * (size_t)t.width);
-        }
-        run_tiles(&t, rows, next);
+        for (uint32_t n = 0; n < t.count; n++)
+            w[n] = all->w[n] + 2 * (size_t)k;
+        run_tiles(&t, rows);
     }
 }
 
@@ -257,18 +273,12 @@ static void bf16_multiply(const struct bf16_product *p, uint32_t first, uint32_t
                      .w = w,
                      .count = count,
                      .width = p->w->cols,
-                     .fetch = 2 * (size_t)p->w->cols,
-                     .begins = true,
-                     .ends = true,
+                     .row_bytes = 2 * (size_t)p->w->cols,
                      .bias = p->w->bias ? p->w->bias + first : NULL,
                      .out = p->out + first,
                      .out_stride = p->out_stride};
-    if (p->x.row_count <= DIRECT_ROWS) {
-        run_tiles(&t, p->x.row_count, NULL);
-        return;
-    }
     for (uint32_t done = 0; done < p->x.row_count; done += PASS_ROWS) {
-        many_rows(&t, MIN(p->x.row_count - done, (uint32_t)PASS_ROWS));
+        multiply_rows(&t, MIN(p->x.row_count - done, (uint32_t)PASS_ROWS));
         t.x += PASS_ROWS * t.x_stride;
         t.out += PASS_ROWS * t.out_stride;
     }

@@ -78,7 +78,7 @@ static void check_bits(const struct weights *w, const float *x, uint32_t rows, c
 }
 
 TEST(every_set_has_the_definitions_bits_at_any_shape) {
-    static const uint32_t ROWS[] = {1, 2, 3, 4, 5, 6, 7, 12, 13, 109},
+    static const uint32_t ROWS[] = {1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 25, 49, 109},
                           OUTPUTS[] = {1, 7, 8, 16, 17, 61},
                           COLS[] = {1, 31, 32, 33, 256, 511, 512, 513, 1100};
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++)
@@ -127,7 +127,7 @@ TEST(strange_activations_are_rounded_as_defined) {
 /* Every variant that this processor runs, whatever a device would choose, against the definition. */
 TEST(every_variant_has_the_same_bits) {
     enum { ROWS_MOST = 35, OUTPUTS = 16, COLS = 1056 };
-    static const uint32_t ROWS[] = {1, 5, 16, ROWS_MOST};
+    static const uint32_t ROWS[] = {1, 5, 8, 16, 25, ROWS_MOST};
     struct bench ref = bench_open("ref", 1);
     struct weights w = make_weights(1, (uint32_t[]){OUTPUTS}, COLS);
     float *x = random_array(ROWS_MOST * COLS), *want = guarded(ROWS_MOST * OUTPUTS);
