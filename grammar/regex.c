@@ -480,7 +480,8 @@ static uint32_t read_sequence(struct reader *r, bool *bare) {
     if (!ends && looks)
         vec_push(&terms, r->tail);
     size_t from = top && !looks; /* the head */
-    uint32_t e = expr_concat(r->b, terms.items + from, terms.count - from);
+    uint32_t e = terms.count > from ? expr_concat(r->b, &terms.items[from], terms.count - from)
+                                    : expr_empty(r->b);
     vec_release(&terms);
     if (bare)
         *bare = top && !looks;
