@@ -123,7 +123,7 @@ static void take_action(struct grammar_run *run, struct thread t, const struct a
     }
     case ACT_UNIQUE_NEXT: {
         uint32_t frame = run->loose ? unique_item_ended(run, t.frame) : t.frame;
-        if (frame != FA_NONE)
+        if (frame != FA_NONE && !run->within)
             push_thread(run, a->to, frame);
         break;
     }

@@ -45,6 +45,7 @@ struct thread_set {
     uint32_t first, count; /* in run.threads, sorted; only threads that can read a byte */
     bool may_end;
     bool asked;    /* a mask was made for it */
+    uint8_t frees; /* of a run with an exact one: whether its item may have a free string yet */
     uint8_t lives; /* of an exact run: what unique_lives found; 0: it was not asked */
     bool unique;   /* of an exact run: a thread's frame is so; nothing that follows is kept */
     uint32_t next; /* 1 + the row of what follows, or 0 */
@@ -82,6 +83,7 @@ struct grammar_run {
     struct grammar_run *loose;   /* of an exact run: the one that makes its masks */
     struct unique_texts *unique; /* of an exact run; made when it is asked for */
     uint64_t seed;               /* likewise: of the hashes of items */
+    bool within;                 /* likewise: no item may end now (unique.c) */
     uint64_t refused;            /* likewise: items so far that equalled one that was there */
     VEC(uint32_t) stack;         /* likewise: of a frame that is made anew */
     uint32_t start;              /* set */

@@ -288,55 +288,104 @@ static struct standing standing_of(struct grammar_run *exact, uint32_t set) {
 
 /* ---- whether a set lives ---- */
 
-/* Certainly: it may end, a thread is in no such array, or in any string, or no text has begun that may
- * become equal to an item. */
-static bool lives_at_once(struct grammar_run *exact, uint32_t set) {
-    const struct thread_set s = exact->sets.items[set];
-    if (s.may_end || !s.unique)
-        return true;
+/* A thread is in a string that may be any, or as long as one likes: it need not be another's. */
+static bool in_free_string(struct grammar_run *run, uint32_t set) {
+    const struct program *p = run->program;
+    const struct thread_set s = run->sets.items[set];
     for (uint32_t i = 0; i < s.count; i++) {
-        const struct thread t = exact->threads.items[s.first + i];
-        bool string =
-            t.state >= STATE_BODY && t.state < STATE_BEHIND_STRING && t.state != STATE_STRING_END;
-        if (string || !exact->frames.items[t.frame].unique)
+        uint32_t at = run->threads.items[s.first + i].state;
+        const struct state *state = &p->states.items[at];
+        if ((at >= STATE_BODY && at < STATE_BEHIND_STRING && at != STATE_STRING_END) ||
+            ((state->flags & STATE_CHAR) && p->words.items[state->reach + 1] == REPEAT_NO_END))
             return true;
     }
+    return false;
+}
+
+/* Certainly: it may end, a thread is in no such array, or in a free string, or no text has begun that
+ * may become equal to an item. */
+static bool lives_at_once(struct grammar_run *exact, uint32_t set) {
+    const struct thread_set s = exact->sets.items[set];
+    if (s.may_end || !s.unique || in_free_string(exact, set))
+        return true;
+    for (uint32_t i = 0; i < s.count; i++)
+        if (!exact->frames.items[exact->threads.items[s.first + i].frame].unique)
+            return true;
     return !standing_of(exact, set).inside;
 }
+
+enum { UNKNOWN, YES, NO };
 
 /* A set that was reached from another. */
 struct reached {
     uint32_t set, from; /* from: its place */
 };
+typedef VEC(struct reached) reached_vec;
 
-bool unique_lives(struct grammar_run *exact, uint32_t set) {
-    VEC(struct reached) open = {0};
-    enum { UNKNOWN, LIVES, DIES };
-    if (exact->sets.items[set].lives != UNKNOWN)
-        return exact->sets.items[set].lives == LIVES;
-    bool lives = lives_at_once(exact, set);
-    vec_push(&open, ((struct reached){set, 0}));
-    size_t at = 0;
-    for (; at < open.count && !lives && !exact->failed; at++)
-        for (uint32_t c = 0; c < 256 && !lives; c++) {
-            uint32_t next = run_next(exact, open.items[at].set, (uint8_t)c);
-            bool known = next == SET_DEAD || exact->sets.items[next].lives == DIES;
-            for (size_t k = 0; k < open.count && !known; k++)
-                known = open.items[k].set == next;
+/* Looks for a set for which `holds`, from one on; true: it is the last of *open. So is what stands
+ * there when too many were looked at: then it is held to be. */
+static bool search(struct grammar_run *exact, uint32_t set,
+                   bool (*holds)(struct grammar_run *exact, uint32_t set), reached_vec *open) {
+    bool found = holds(exact, set);
+    vec_push(open, ((struct reached){set, 0}));
+    for (size_t at = 0; at < open->count && !found && !exact->failed; at++)
+        for (uint32_t c = 0; c < 256 && !found; c++) {
+            uint32_t next = run_next(exact, open->items[at].set, (uint8_t)c);
+            bool known = next == SET_DEAD || exact->sets.items[next].lives == NO;
+            for (size_t k = 0; k < open->count && !known; k++)
+                known = open->items[k].set == next;
             if (known)
                 continue;
-            lives = open.count == UNIQUE_SETS_MAX || exact->sets.items[next].lives == LIVES ||
-                    lives_at_once(exact, next);
-            vec_push(&open, ((struct reached){next, (uint32_t)at}));
+            found = open->count == UNIQUE_SETS_MAX || holds(exact, next);
+            vec_push(open, ((struct reached){next, (uint32_t)at}));
         }
+    return found;
+}
+
+/* The item that is being read may have a free string yet, so it need not be another's. That depends on
+ * no text, so it is kept with the set of the other run. */
+static bool may_be_free(struct grammar_run *exact, uint32_t set) {
+    struct grammar_run *other = exact->loose;
+    uint32_t loose = run_carry_set(other, exact, set);
+    if (other->sets.items[loose].frees != UNKNOWN)
+        return other->sets.items[loose].frees == YES;
+    reached_vec open = {0};
+    exact->within = true;
+    bool found = search(exact, set, in_free_string, &open) && open.count <= UNIQUE_SETS_MAX;
+    exact->within = false;
+    for (size_t k = found ? open.count - 1 : 0; found; k = open.items[k].from) {
+        loose = run_carry_set(other, exact, open.items[k].set);
+        other->sets.items[loose].frees = YES;
+        if (!k)
+            break;
+    }
+    if (!found)
+        other->sets.items[loose].frees = NO;
+    vec_release(&open);
+    return found;
+}
+
+static bool lives_now(struct grammar_run *exact, uint32_t set) {
+    return exact->sets.items[set].lives == YES || lives_at_once(exact, set);
+}
+
+bool unique_lives(struct grammar_run *exact, uint32_t set) {
+    reached_vec open = {0};
+    if (exact->sets.items[set].lives != UNKNOWN)
+        return exact->sets.items[set].lives == YES;
+    bool lives = lives_at_once(exact, set) || may_be_free(exact, set);
+    if (lives)
+        exact->sets.items[set].lives = YES;
+    else
+        lives = search(exact, set, lives_now, &open);
     /* All that leads to one that lives does; where none does, all that was looked at dies. */
-    for (size_t k = lives ? open.count - 1 : 0; lives; k = open.items[k].from) {
-        exact->sets.items[open.items[k].set].lives = LIVES;
+    for (size_t k = open.count ? open.count - 1 : 0; lives && open.count; k = open.items[k].from) {
+        exact->sets.items[open.items[k].set].lives = YES;
         if (!k)
             break;
     }
     for (size_t k = 0; k < open.count && !lives && !exact->failed; k++)
-        exact->sets.items[open.items[k].set].lives = DIES;
+        exact->sets.items[open.items[k].set].lives = NO;
     vec_release(&open);
     return lives;
 }
@@ -346,15 +395,6 @@ bool unique_lives(struct grammar_run *exact, uint32_t set) {
 static void refuse(const struct trie *t, uint32_t from, uint32_t until, uint32_t *bits) {
     for (uint32_t k = from; k < until; k++)
         bits[t->tokens.items[k].id / 32] &= ~(1u << t->tokens.items[k].id % 32);
-}
-
-/* A thread is in any string: no text ends it without a quote. */
-static bool in_body(const struct grammar_run *exact, uint32_t set) {
-    const struct thread_set s = exact->sets.items[set];
-    for (uint32_t i = 0; i < s.count; i++)
-        if (exact->threads.items[s.first + i].state == STATE_BODY)
-            return true;
-    return false;
 }
 
 static uint32_t threads_at(const struct grammar_run *run, uint32_t set, uint32_t state) {
@@ -387,7 +427,7 @@ static void add_lost(const struct grammar_run *exact, uint32_t set, uint32_t loo
 /* On the way to a node. */
 struct near_step {
     uint32_t set, loose;
-    bool body, lost; /* in_body; threads are lost */
+    bool body, lost; /* in a free string, which no text ends without a quote; threads are lost */
     struct byte_set next;
 };
 
@@ -411,7 +451,7 @@ static bool step_near(struct grammar_run *exact, const struct near_step *before,
     }
     struct standing s = standing_of(exact, now->set);
     now->next = s.next;
-    now->body = in_body(exact, now->set);
+    now->body = in_free_string(exact, now->set);
     now->lost = before->lost || exact->refused != refused;
     if (now->lost)
         add_lost(exact, now->set, now->loose, &now->next);
@@ -428,7 +468,7 @@ static void refuse_near(struct grammar_run *exact, uint32_t set, uint32_t loose,
         return;
     struct near_step *way = mem_alloc((VOCAB_TOKEN_BYTES_MAX + 1) * sizeof *way);
     way[0] = (struct near_step){
-        .set = set, .loose = loose, .body = in_body(exact, set), .next = here.next};
+        .set = set, .loose = loose, .body = in_free_string(exact, set), .next = here.next};
     for (uint32_t i = 1; i < nodes[0].end && !exact->failed;) {
         struct near_step *before = &way[nodes[i].depth - 1];
         i = step_near(exact, before, i, before + 1, bits) ? i + 1 : nodes[i].end;
@@ -504,8 +544,12 @@ static bool token_lives(struct grammar_run *exact, uint32_t set, struct bytes to
 static void refuse_far(struct grammar_run *exact, uint32_t set, const uint32_t *ids, size_t count,
                        uint32_t *bits) {
     struct unique_texts *u = exact->unique;
-    struct bytes last = {0};
-    bool last_lives = false;
+    enum { MEMOS = 16 };
+    struct {
+        struct bytes behind;
+        bool lives;
+    } memos[MEMOS] = {{{0}, false}};
+    size_t memo_count = 0;
     for (size_t i = 0; i < count && !exact->failed; i++) {
         struct bytes token = exact->vocab->tokens[ids[i]], behind = {0};
         if (!(bits[ids[i] / 32] >> ids[i] % 32 & 1))
@@ -517,12 +561,17 @@ static void refuse_far(struct grammar_run *exact, uint32_t set, const uint32_t *
             may = may_repeat(exact, &u->arrays.items[k], token, &behind);
         if (!may)
             continue;
-        bool known = simple && behind.len && bytes_equal(last, behind);
-        bool lives = known ? last_lives : token_lives(exact, set, token);
+        simple &= behind.len > 0;
+        size_t k = simple ? 0 : memo_count;
+        while (k < memo_count && !bytes_equal(memos[k].behind, behind))
+            k++;
+        bool lives = k < memo_count ? memos[k].lives : token_lives(exact, set, token);
         if (!lives)
             bits[ids[i] / 32] &= ~(1u << ids[i] % 32);
-        last = simple ? behind : (struct bytes){0};
-        last_lives = lives;
+        if (simple && k == memo_count && k < MEMOS) {
+            memos[memo_count].behind = behind;
+            memos[memo_count++].lives = lives;
+        }
     }
 }
 
