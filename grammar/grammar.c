@@ -42,7 +42,7 @@ int grammar_compile(const struct grammar_source *source, const struct grammar_li
     }
     int rc = rule == FA_NONE ? err->code : program_compile(&b, rule, out, err);
     builder_release(&b);
-    if (!rc && !matcher_can_begin(out)) {
+    if (!rc && !source->looked_ahead && !matcher_can_begin(out)) {
         program_release(out);
         rc = error_set(err, ERR_LIMIT,
                        "more than %d alternatives (\"anyOf\" and the like) would be open at once",

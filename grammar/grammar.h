@@ -28,6 +28,9 @@ struct grammar_source {
     /* of schemas: one that accepts nothing, such as false, is compiled as well; else it is an error,
      * since nothing can be generated */
     bool may_refuse_all;
+    /* matcher_can_begin was asked of it elsewhere, and is not asked again: that is nearly half of
+     * what compiling costs. A matcher still fails where there are too many threads. */
+    bool looked_ahead;
 };
 
 /* limits NULL: grammar_limits_default. 0, or an error in the words of the source: ERR_INVALID (not

@@ -160,7 +160,8 @@ static struct grammar_entry *compile(struct grammar_store *s, const struct compi
                                     .text = job->kind == WIRE_GRAMMAR_JSON ? bytes_str("true")
                                                                            : buf_bytes(&job->text),
                                     .ordered = true,
-                                    .plain = true};
+                                    .plain = true,
+                                    .looked_ahead = true}; /* the gateway has */
     if (grammar_compile(&source, NULL, &program, err))
         return NULL;
     struct grammar_entry *entry = mem_alloc(sizeof *entry);
