@@ -2,7 +2,7 @@
 
 #include "grammar/item.h"
 
-enum { KNOWN_TEXTS = 256, FEW_ITEMS = 8, ANCESTORS = 24 };
+enum { KNOWN_TEXTS = 256, FEW_ITEMS = 8, ANCESTORS = 24, SEEN_WORDS = 256 };
 
 struct text_span {
     size_t at, len;
@@ -37,7 +37,8 @@ struct unique_texts {
     struct buf bytes;
     item_scalar_vec scalars;
     VEC(struct item_span) spans;
-    struct byte_set seconds; /* of those that are strings: what stands behind the quote */
+    uint64_t seen[SEEN_WORDS]; /* a bit by the hash of each of them, and maybe of more */
+    struct byte_set seconds;   /* of those that are strings: what stands behind the quote */
     struct buf begun, ended;
     item_scalar_vec begun_scalars;
     VEC(struct open_array) arrays;
@@ -113,6 +114,12 @@ static void add_text(const struct grammar_run *exact, uint32_t text, struct buf 
         *--end = (char)exact->frames.items[f].a;
 }
 
+/* Whether an item with this part of its hash may be among these: certain where it is not. */
+static bool may_be_there(const struct grammar_run *exact, uint32_t items, uint32_t hash) {
+    const struct unique_texts *u = exact->unique;
+    return !u || u->items != items || (u->seen[hash / 64 % SEEN_WORDS] >> hash % 64 & 1);
+}
+
 uint32_t unique_item_ended(struct grammar_run *exact, uint32_t frame) {
     exact->stack.count = 0;
     for (; exact->frames.items[frame].kind != FRAME_UNIQUE;
@@ -134,7 +141,8 @@ uint32_t unique_item_ended(struct grammar_run *exact, uint32_t frame) {
                          .n = (uint32_t)hash.hi,
                          .bits = (uint32_t)(hash.lo >> 32),
                          .some = (uint32_t)hash.lo};
-    for (uint32_t f = array.a; f; f = exact->frames.items[f].parent) {
+    uint32_t first = may_be_there(exact, array.a, item.some) ? array.a : 0;
+    for (uint32_t f = first; f; f = exact->frames.items[f].parent) {
         const struct frame *other = &exact->frames.items[f];
         if (other->n == item.n && other->bits == item.bits && other->some == item.some) {
             exact->refused++;
@@ -161,6 +169,8 @@ static void add_item(struct grammar_run *exact, struct unique_texts *u, uint32_t
     item_split(bytes_of(u->bytes.data + span.text.at, span.text.len), &u->scalars);
     span.scalar_count = u->scalars.count - span.scalar_first;
     vec_push(&u->spans, span);
+    uint32_t hash = exact->frames.items[item].some;
+    u->seen[hash / 64 % SEEN_WORDS] |= UINT64_C(1) << hash % 64;
     if (u->bytes.data[span.text.at] == '"')
         byte_set_add(&u->seconds, (uint8_t)u->bytes.data[span.text.at + 1]);
 }
@@ -175,13 +185,14 @@ static void read_items(struct grammar_run *exact, uint32_t items) {
     u->items = items;
     if (more) {
         add_item(exact, u, items);
-    } else if (less) { /* a byte too many in `seconds` does no harm */
+    } else if (less) { /* what is too many in `seconds` and `seen` does no harm */
         const struct item_span *last = &u->spans.items[--u->spans.count];
         u->bytes.len = last->text.at;
         u->scalars.count = last->scalar_first;
     } else {
         buf_reset(&u->bytes);
         u->seconds = (struct byte_set){{0}};
+        memset(u->seen, 0, sizeof u->seen);
         u->spans.count = u->scalars.count = 0;
         exact->stack.count = 0;
         for (uint32_t f = items; f; f = exact->frames.items[f].parent)
