@@ -1,6 +1,8 @@
 /* The client against answers served byte by byte, in pieces and broken. */
+#include "capture.h"
 #include "check.h"
 #include "cli/api_client.h"
+#include "cli/commands.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -222,4 +224,38 @@ TEST(api_client_says_why_a_server_refuses) {
     EXPECT_STR(err.text, "http://x answers /metrics with status 400: not here");
     EXPECT_EQ(api_status_error("http://x", "/y", 502, bytes_str("<html>"), &err), ERR_INVALID);
     EXPECT_STR(err.text, "http://x answers /y with status 502");
+}
+
+/* `trireme status --url`: each model with its state, where the server says one; entries without an id
+ * are passed over. */
+TEST(status_lists_the_models_of_a_server) {
+    static const struct {
+        const char *answer, *out;
+        int rc;
+    } ROWS[] = {
+        {"HTTP/1.1 200 OK\r\nContent-Length: 79\r\n\r\n"
+         "{\"data\":[{\"id\":\"a\",\"status\":{\"value\":\"loaded\"}},{\"id\":\"b\"},{\"object\":\"model\"}]}",
+         "model loaded: a\nmodel listed: b\n", 0},
+        {"HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\n{}", "", 1},
+        {"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{", "", 1},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        struct server s;
+        struct buf out = {0}, err = {0};
+        char url[64], name[] = "status", option[] = "--url";
+        char *argv[] = {name, option, url, NULL};
+        begin(&s, ROWS[i].answer, 1000);
+        snprintf(url, sizeof url, "http://127.0.0.1:%u", s.port);
+        struct capture o = capture_begin(STDOUT_FILENO), e = capture_begin(STDERR_FILENO);
+        int rc = status_main(3, argv);
+        capture_end(&e, &err);
+        capture_end(&o, &out);
+        end(&s);
+        EXPECT_EQ(rc, ROWS[i].rc);
+        EXPECT_STR(buf_text(&out), ROWS[i].out);
+        EXPECT_EQ(err.len > 0, rc != 0);
+        EXPECT(!strncmp(s.request, "GET /v1/models HTTP/1.1\r\n", 25));
+        buf_release(&out);
+        buf_release(&err);
+    }
 }

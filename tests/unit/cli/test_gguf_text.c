@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* A tokenizer of three tokens that splits so, for a model of five rows, as GGUF. config: what
- * tokenizer_config.json has; NULL: there is none. g: closed by the caller, its file is gone. */
-static void put_text(const char *splits, const char *config, struct gguf *g) {
+/* A tokenizer of three tokens, and those that are added, that splits so, for a model of five rows, as
+ * GGUF. config: what tokenizer_config.json has; NULL: there is none. g: closed by the caller, its file
+ * is gone. */
+static void put_added(const char *added, const char *splits, const char *config, struct gguf *g) {
     char dir[] = "/tmp/trireme-text-XXXXXX";
     struct gguf_writer w;
     struct error err = {0};
@@ -21,12 +22,13 @@ static void put_text(const char *splits, const char *config, struct gguf *g) {
     char *tokenizer = path_join(dir, "tokenizer.json"), *file = path_join(dir, "m.gguf"),
          *special = path_join(dir, "tokenizer_config.json");
     buf_init(&text, 0);
-    buf_addf(&text,
-             "{\"added_tokens\":[],\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[%s{"
-             "\"type\":"
-             "\"ByteLevel\"}]},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},"
-             "\"merges\":[\"a b\"]}}",
-             splits);
+    buf_addf(
+        &text,
+        "{\"added_tokens\":[%s],\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[%s{"
+        "\"type\":"
+        "\"ByteLevel\"}]},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},"
+        "\"merges\":[\"a b\"]}}",
+        added, splits);
     EXPECT_EQ(file_write_atomic(tokenizer, text.data, text.len, 0600, &err), 0);
     if (config)
         EXPECT_EQ(file_write_atomic(special, config, strlen(config), 0600, &err), 0);
@@ -44,6 +46,10 @@ static void put_text(const char *splits, const char *config, struct gguf *g) {
     mem_free(tokenizer);
     mem_free(special);
     mem_free(file);
+}
+
+static void put_text(const char *splits, const char *config, struct gguf *g) {
+    put_added("", splits, config, g);
 }
 
 /* tokenizer.ggml.pre of a folder whose tokenizer splits so; "": none. */
@@ -97,6 +103,39 @@ TEST(every_row_of_the_embedding_has_a_token) {
         EXPECT_EQ(type, TYPES[i]);
     }
     gguf_close(&g);
+}
+
+TEST(added_tokens_have_their_texts_and_types) {
+    static const struct {
+        const char *text;
+        int64_t type;
+    } TOKENS[] = {
+        {"a", 1}, {"b", 1}, {"ab", 1}, {"<x>", 3}, {"<y>", 4}}; /* control, and the user's */
+    struct gguf g = {0};
+    put_added("{\"id\":3,\"lstrip\":{\"id\":[9]},\"special\":true,\"content\":\"<x>\"},"
+              "{\"content\":\"<y>\",\"id\":4}",
+              "", NULL, &g);
+    const struct gguf_kv *tokens = gguf_find(&g, "tokenizer.ggml.tokens"),
+                         *types = gguf_find(&g, "tokenizer.ggml.token_type");
+    EXPECT(tokens && types && tokens->count == ARRAY_LEN(TOKENS));
+    struct gguf_strings texts = gguf_strings_of(tokens);
+    for (uint64_t i = 0; i < ARRAY_LEN(TOKENS); i++) {
+        struct bytes text = {0};
+        int64_t type = 0;
+        EXPECT(gguf_strings_next(&texts, &text) && bytes_equal(text, bytes_str(TOKENS[i].text)));
+        EXPECT(gguf_int_at(types, i, &type) && type == TOKENS[i].type);
+    }
+    gguf_close(&g);
+    static const char *const BROKEN[] = {"{\"id\":\"3\",\"content\":\"<x>\"}",
+                                         "{\"id\":3,\"content\":[]}",
+                                         "{\"id\":3,\"special\":1,\"content\":\"<x>\"}", "3"};
+    for (size_t i = 0; i < ARRAY_LEN(BROKEN); i++) { /* there is no tokenizer to be had */
+        struct bytes model = {0};
+        put_added(BROKEN[i], "", NULL, &g);
+        EXPECT(gguf_string(&g, "tokenizer.ggml.model", &model));
+        EXPECT(bytes_equal(model, bytes_str("no_vocab")));
+        gguf_close(&g);
+    }
 }
 
 static int64_t int_of(const struct gguf *g, const char *key) {

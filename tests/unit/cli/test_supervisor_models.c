@@ -1,4 +1,6 @@
 /* Which models are loaded, without any process: who has room, and who goes. */
+#include "base/fsutil.h"
+#include "base/log.h"
 #include "check.h"
 #include "cli/state_file.h"
 #include "cli/supervisor_internal.h"
@@ -357,4 +359,48 @@ TEST(supervisor_models_are_gone_on_with_only_where_a_process_runs_on) {
     child_open_gate(gate, false);
     EXPECT_EQ(waitpid(worker.pid, NULL, 0), worker.pid);
     close(worker.pidfd);
+}
+
+/* What a client hears of a command that ended: scratch has the message, which is not sent. */
+TEST(supervisor_adds_tell_the_last_line_of_the_command) {
+    static const struct {
+        const char *script, *text;
+        bool done;
+    } ROWS[] = {
+        {"echo 50 percent; echo 'trireme load: no room'; exit 1", "no room", false},
+        {"printf '50 percent\\r100 percent\\r\\ntrireme remove: busy\\n\\n'; exit 1", "busy",
+         false},
+        {"printf 'no line of ours'; exit 2", "no line of ours", false},
+        {"exit 1", "the command ended without a word", false},
+        {"echo; exit 1", "the command ended without a word", false},
+        {"echo loaded; exit 0", "", true},
+    };
+    struct turns t;
+    char path[64];
+    EXPECT(turns_open(&t));
+    log_init("test", LOG_ERROR, false);
+    snprintf(path, sizeof path, "%s/command", t.dir);
+    t.config.exe = path;
+    t.s.registered = false;
+    t.s.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        const struct wire_want want = {.model = bytes_str("/m"), .ticket = {.lo = i, .hi = 1}};
+        struct wire_outcome outcome;
+        struct epoll_event event;
+        struct error err;
+        char text[256];
+        int len = snprintf(text, sizeof text, "#!/bin/sh\n%s\n", ROWS[i].script);
+        EXPECT_EQ(file_write_atomic(path, text, (size_t)len, 0700, &err), 0);
+        adds_begin(&t.s, &want);
+        EXPECT(t.s.adds[0].pid > 0);
+        while (t.s.adds[0].pid)
+            if (epoll_wait(t.s.epoll_fd, &event, 1, 30000) == 1)
+                adds_read(&t.s, 0);
+        EXPECT_EQ(message_unpack_outcome(buf_bytes(&t.s.scratch), &t.s.arena, &outcome, &err), 0);
+        EXPECT_EQ(outcome.ticket.lo, i);
+        EXPECT_EQ(outcome.done, ROWS[i].done);
+        EXPECT(bytes_equal(outcome.text, bytes_str(ROWS[i].text)));
+    }
+    close(t.s.epoll_fd);
+    turns_close(&t);
 }
