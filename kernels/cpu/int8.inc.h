@@ -16,7 +16,7 @@
  *                 from -127
  *   SUMS_5        so many s_add of u < 32 fit a number that does not wrap
  *   STREAMS       so many rows at most meet weights straight from memory: 1 where more were not
- *                 measured, 4 or 8
+ *                 measured, 4, or 16 (KIND_4 alone, 8 of others)
  *   q_word        the 4 bytes at p in every lane;  q_lookup  table[index], indexes below 16
  *   i_bytes, f_bytes, f_signed  LANES bytes at p, unsigned or signed: GCC 12 converts its own vectors
  *                 of bytes one by one
@@ -607,12 +607,14 @@ INT8_TYPES(UNPACK_UNIT)
         memcpy(m->acc, acc, sizeof acc);                                                           \
     }
 /* As many rows as gain by it. */
+#define HAS_MINIMA(kind) ((kind) == KIND_4_MINIMA || (kind) == KIND_5_MINIMA)
 #define STREAMED_ROWS(kind)                                                                        \
-    (STREAMS == 1                                                           ? 1                    \
-     : (kind) == KIND_HALVES                                                ? 3                    \
-     : ((kind) == KIND_4_MINIMA || (kind) == KIND_5_MINIMA) && STREAMS == 4 ? 3                    \
-     : ((kind) == KIND_4_MINIMA || (kind) == KIND_5_MINIMA)                 ? 4                    \
-                                                                            : STREAMS)
+    (STREAMS == 1                       ? 1                                                        \
+     : (kind) == KIND_HALVES            ? 3                                                        \
+     : HAS_MINIMA(kind) && STREAMS == 4 ? 3                                                        \
+     : HAS_MINIMA(kind)                 ? 4                                                        \
+     : (kind) == KIND_4                 ? STREAMS                                                  \
+                                        : MIN(STREAMS, 8))
 #define IF_STREAMED(kind, rows, function) (STREAMED_ROWS(kind) >= (rows) ? (function) : NULL)
 #if STREAMS == 1
 #define STREAM_PANEL(name, kind) STREAM_ROWS(1, name, kind)
@@ -625,17 +627,22 @@ INT8_TYPES(UNPACK_UNIT)
 #define STREAM_TABLE(name, kind)                                                                   \
     { stream_1_##name, stream_2_##name, stream_3_##name, IF_STREAMED(kind, 4, stream_4_##name) }
 #else
-/* Five rows go with a spare one, and so do seven (INT8_SPARE_ROWS). */
+/* Some rows go with spare ones (INT8_SPARE_ROWS); 9, 13 and 14 are not worth it. */
 #define STREAM_PANEL(name, kind)                                                                   \
     STREAM_ROWS(1, name, kind)                                                                     \
     STREAM_ROWS(2, name, kind)                                                                     \
     STREAM_ROWS(3, name, kind)                                                                     \
-    STREAM_ROWS(4, name, kind) STREAM_ROWS(6, name, kind) STREAM_ROWS(8, name, kind)
+    STREAM_ROWS(4, name, kind)                                                                     \
+    STREAM_ROWS(6, name, kind)                                                                     \
+    STREAM_ROWS(8, name, kind) STREAM_ROWS(12, name, kind) STREAM_ROWS(16, name, kind)
 #define STREAM_TABLE(name, kind)                                                                   \
     {                                                                                              \
         stream_1_##name, stream_2_##name, stream_3_##name, IF_STREAMED(kind, 4, stream_4_##name),  \
             IF_STREAMED(kind, 6, stream_6_##name), IF_STREAMED(kind, 6, stream_6_##name),          \
-            IF_STREAMED(kind, 8, stream_8_##name), IF_STREAMED(kind, 8, stream_8_##name)           \
+            IF_STREAMED(kind, 8, stream_8_##name), IF_STREAMED(kind, 8, stream_8_##name), NULL,    \
+            IF_STREAMED(kind, 12, stream_12_##name), IF_STREAMED(kind, 12, stream_12_##name),      \
+            IF_STREAMED(kind, 12, stream_12_##name), NULL, NULL,                                   \
+            IF_STREAMED(kind, 16, stream_16_##name), IF_STREAMED(kind, 16, stream_16_##name)       \
     }
 #endif
 INT8_TYPES(STREAM_PANEL)
@@ -729,17 +736,19 @@ static void int8_multiply(const struct int8_product *job, uint32_t segment, uint
              chunk = INT8_CHUNK / p.layout.unit_cols;
     struct pair w[CHUNK_BLOCKS + 1]; /* tiles take two blocks at a time */
     float acc[INT8_ROWS * 2 * LANES] __attribute__((aligned(64)));
-    if (job->x.row_count <= STREAMED_ROWS(p.kind) && p.segment->packed) {
+    enum storage_type type = segment_type(p.w, p.segment);
+    if (p.segment->packed && job->x.row_count <= STREAMS &&
+        TYPES[type].stream[job->x.row_count - 1]) {
         size_t half = (size_t)p.layout.row_bytes * LANES;
-        TYPES[segment_type(p.w, p.segment)].stream[job->x.row_count - 1](
-            (const uint8_t *)p.segment->packed + (size_t)panel * units * 2 * half, half,
-            p.layout.unit_cols / 32,
-            &(struct dots){.blocks = cols / 32,
-                           .x = int8_values(&job->x, 0),
-                           .d = int8_scales(&job->x, 0),
-                           .array = cols / 32,
-                           .stride = job->x.stride,
-                           .acc = acc});
+        TYPES[type].stream[job->x.row_count - 1]((const uint8_t *)p.segment->packed +
+                                                     (size_t)panel * units * 2 * half,
+                                                 half, p.layout.unit_cols / 32,
+                                                 &(struct dots){.blocks = cols / 32,
+                                                                .x = int8_values(&job->x, 0),
+                                                                .d = int8_scales(&job->x, 0),
+                                                                .array = cols / 32,
+                                                                .stride = job->x.stride,
+                                                                .acc = acc});
         put_outputs(job, &p, 0, job->x.row_count, acc);
         return;
     }

@@ -11,7 +11,7 @@
 #ifdef INT8_TILES
 #define STREAMS 1
 #else
-#define STREAMS 8
+#define STREAMS 16
 #endif
 enum { LANES = 16, SUMS_5 = 8 };
 #else

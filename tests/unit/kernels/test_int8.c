@@ -147,7 +147,7 @@ static void check_bits(struct weights *w, const float *x, uint32_t rows, const c
 }
 
 TEST(every_set_has_the_definitions_bits_at_any_shape) {
-    static const uint32_t ROWS[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 131},
+    static const uint32_t ROWS[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 131},
                           OUTPUTS[] = {1, 7, 15, 16, 17, 61}, BLOCK_COUNTS[] = {1, 3, 16, 17};
     for (size_t t = 0; t < ARRAY_LEN(BLOCKS); t++)
         for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
