@@ -105,8 +105,9 @@ void matcher_forced(struct matcher *m, size_t max, struct buf *out) {
 /* ---- before a program is used ---- */
 
 /* Edges and threads that are looked at while only narrow sets are open, and while wide ones are: a
- * few milliseconds of a compilation. */
-enum { WIDE = 16, COST_MAX = 10000, COST_MAX_WIDE = 1 << 17 };
+ * few milliseconds of a compilation. Where no set so far has more than a few threads, what lies behind
+ * hardly has hundreds, and less is looked at. */
+enum { FEW = 6, WIDE = 16, COST_MAX_FEW = 2500, COST_MAX = 10000, COST_MAX_WIDE = 1 << 17 };
 
 /* Sets to go on from, wide ones first, of those the ones that were found first. */
 struct look_ahead {
@@ -116,22 +117,25 @@ struct look_ahead {
         size_t taken;
     } narrow, wide;
     uint32_t known; /* sets below were opened */
+    uint32_t most;  /* threads of one of them */
 };
 
 /* A set is new when it has the highest number: sets are kept once. */
 static void open_new_sets(struct look_ahead *x) {
-    for (; x->known < x->run->sets.count; x->known++)
+    for (; x->known < x->run->sets.count; x->known++) {
+        x->most = MAX(x->most, x->run->sets.items[x->known].count);
         if (x->run->sets.items[x->known].count < WIDE)
             vec_push(&x->narrow.sets, x->known);
         else
             vec_push(&x->wide.sets, x->known);
+    }
 }
 
 /* SET_DEAD: none that the cost allows. */
 static uint32_t take_open(struct look_ahead *x, size_t cost) {
     if (x->wide.taken < x->wide.sets.count && cost < COST_MAX_WIDE)
         return x->wide.sets.items[x->wide.taken++];
-    if (x->narrow.taken < x->narrow.sets.count && cost < COST_MAX)
+    if (x->narrow.taken < x->narrow.sets.count && cost < (x->most > FEW ? COST_MAX : COST_MAX_FEW))
         return x->narrow.sets.items[x->narrow.taken++];
     return SET_DEAD;
 }
