@@ -422,8 +422,10 @@ attend(const struct attention_call &call, const prompt_rows<ROWS> &rows,
     };
     /* scores of tile n that are there become weights of its V */
     auto weigh = [&](uint32_t number, uint32_t at, struct row_state *row) {
-        if (shape::SCALED)
+        if (shape::SCALED) {
             scale_scores(scores, scales_of(K, number));
+            __syncwarp(); /* one lane says for all that they have been read */
+        }
         barriers.release(K, number);
         exponentials(scores, row, call.scale, at * TILE, factor);
     };
@@ -431,6 +433,8 @@ attend(const struct attention_call &call, const prompt_rows<ROWS> &rows,
         if (shape::SCALED)
             barriers.wait_full(V, number);
         round_weights<A, shape::SCALED != 0>(scores, weights, row, factor, scales_of(V, number));
+        if (shape::SCALED)
+            __syncwarp();
     };
     auto skip = [&](uint32_t number) {
         barriers.wait_turn(group, number);
