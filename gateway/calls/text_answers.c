@@ -301,8 +301,8 @@ static void write_rendered(const struct text_request *t, const struct served_mod
     json_end_object(w);
 }
 
-int text_answer_render(const struct text_request *t, const struct served_model *m, struct buf *out,
-                       struct api_error *err) {
+int text_answer_chat_form(const struct text_request *t, const struct served_model *m,
+                          struct buf *out, struct api_error *err) {
     struct token_vec ids = {0};
     struct json_writer w;
     int rc = tokens_of(t, m, &ids, err);

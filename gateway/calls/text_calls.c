@@ -286,7 +286,7 @@ int text_call_chat_tokens(const struct call *c, struct api_error *err) {
     return answer(c, read_chat, text_answer_count_input);
 }
 int text_call_render(const struct call *c, struct api_error *err) {
-    return answer(c, read_chat, text_answer_render);
+    return answer(c, read_chat, text_answer_chat_form);
 }
 
 int text_call_chat_tokenize(const struct call *c, struct api_error *err) {

@@ -37,8 +37,8 @@ typedef int text_call(const struct text_request *t, const struct served_model *m
 
 /* text_answers.c */
 text_call text_answer_tokenize, text_answer_chat_tokenize, text_answer_encode,
-    text_answer_count_tokens, text_answer_count_input, text_answer_render, text_answer_completion,
-    text_answer_detokenize, text_answer_apply_template;
+    text_answer_count_tokens, text_answer_count_input, text_answer_chat_form,
+    text_answer_completion, text_answer_detokenize, text_answer_apply_template;
 void text_answer_tokenizer_info(const struct served_model *m, struct buf *out);
 
 /* parse_calls.c: SGLang's /separate_reasoning and /parse_function_call. */
