@@ -79,7 +79,7 @@ static int check_bytes(const struct genreq *g, const struct served_model *m, uin
 /* ---- pairs by a template ---- */
 
 /* The last so many bytes of a text, or the first ones; whole characters. */
-static struct bytes part_of(struct bytes text, size_t len, bool end) {
+static struct bytes cut_text(struct bytes text, size_t len, bool end) {
     size_t from = end ? text.len - len : 0, to = end ? text.len : len;
     while (end && from < text.len && (text.data[from] & 0xC0) == 0x80)
         from++;
@@ -118,7 +118,7 @@ static int cut_document(const struct genreq *g, const struct served_model *m, ui
     while (rc == 0 && ids->count > most && left) {
         left -= MIN(left, ids->count - most);
         size_t bytes = bytes_of_tokens(m->text->tokenizer, &own, left, g->truncate.keeps_end);
-        pair.document = part_of(whole, MIN(bytes, whole.len), g->truncate.keeps_end);
+        pair.document = cut_text(whole, MIN(bytes, whole.len), g->truncate.keeps_end);
         rc = template_tokens(m, &pair, ids, err);
     }
     vec_release(&own);
