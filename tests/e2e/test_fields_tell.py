@@ -24,7 +24,7 @@ LIKELY, ENDING = {"logit_bias": {"T": 100}}, {"logit_bias": {"END": 100}}
 STEERED = {"mirostat": 2}
 DRY = {**LIKELY, "dry_multiplier": 5, "dry_allowed_length": 1}
 TELLING = {
-    "adaptive_target": (0.2, {}), "adaptive_decay": (0, {"adaptive_target": 0.5, "max_tokens": 40}), "mirostat": (1, {}), "mirostat_tau": (0.5, STEERED), "mirostat_eta": (1, STEERED),
+    "adaptive_target": (0.2, {}), "adaptive_decay": (0, {"adaptive_target": 0.35, "max_tokens": 120, "ignore_eos": True}), "mirostat": (1, {}), "mirostat_tau": (0.5, STEERED), "mirostat_eta": (1, STEERED),
     "add_generation_prompt": (False, {}), "add_special_tokens": (None, {}), "allowed_token_ids": (["T"], {}), "bad_words": (["WORD"], LIKELY),
     "cache_salt": (None, {}), "extra_key": (None, {}), "chat_template": ("{{ messages[0].content }}", {}), "chat_template_kwargs": ({"mood": "sad"}, {}),
     "continue_final_message": (True, {"add_generation_prompt": False}), "do_sample": (False, {}), "documents": ([{"title": "a", "text": "b"}], {}),

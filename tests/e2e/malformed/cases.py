@@ -296,7 +296,7 @@ def path_cases(body, key):
     for method in (b"GET", b"PUT", b"DELETE", b"PATCH"):
         for path in (CHAT, COMPLETIONS):
             yield Case(f"{method.decode()} {path}", head(method, path.encode(), auth), {405})
-    for target in (CHAT + "/", "/" + CHAT, CHAT + "/x", "/v1/chat", "/V1/chat/completions", "/v1/../v1/chat/completions",
+    for target in (CHAT + "/", "/" + CHAT, CHAT + "/x", "/v1/chats", "/V1/chat/completions", "/v1/../v1/chat/completions",
                    "/v1/no-such", "/v1/chat/completions%20", "/%2e%2e/etc/passwd", "/v1/chat%2Fcompletion"):
         yield Case(f"POST {target}", post(target, body, key), {404, 405})
 
