@@ -133,8 +133,14 @@ int model_events_follow(const struct call *c, struct api_error *err) {
 }
 
 void model_events_turn(struct event_thread *thread) {
+    bool draining = atomic_load(&thread->gw->draining);
     for (struct model_follower *f = thread->model_followers, *next; f; f = next) {
         next = f->next;
-        feed(f);
+        if (!draining) {
+            feed(f);
+            continue;
+        }
+        http_stream_end(f->http);
+        follower_free(f);
     }
 }

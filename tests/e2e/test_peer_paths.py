@@ -229,3 +229,19 @@ def test_texts_taken_apart():
         ):
             status, got, _ = s.post(path, body)
             assert status == 400 and got["error"]["param"] == param and says in got["error"]["message"], (path, body, got)
+
+
+def test_who_follows_models_is_told_and_let_go():
+    """llama.cpp's /models/sse: the state of each model at once; it never ends by itself, and holds up no drain."""
+    with Serve() as s:
+        connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=20)
+        connection.request("GET", "/models/sse")
+        answer = connection.getresponse()
+        assert answer.status == 200 and answer.headers.get_content_type() == "text/event-stream", answer.headers
+        first = json.loads(answer.readline().removeprefix(b"data: "))
+        assert first == {"model": "demo", "event": "model_status", "data": {"status": "loaded"}}, first
+        s.process.terminate()
+        rest = answer.read()  # until the answer ends as it should, and not with its connection
+        assert all(line in (b"", b": ping") for line in rest.split(b"\n")), rest
+        assert s.process.wait(20) == 0
+        connection.close()
