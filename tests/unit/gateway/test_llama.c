@@ -208,7 +208,8 @@ TEST(response_fields_are_the_members_alone) {
     world_end(&w);
 }
 
-/* The time is asked for when a line has ended: not before, however long ago it was over. */
+/* The time is asked for when a line has ended: not before, however long ago it was over. Tokens that
+ * come late and together have one time, so a few may follow the line. */
 TEST(an_answer_ends_by_the_clock_behind_a_line) {
     struct world w;
     world_prepare(&w);
@@ -228,7 +229,9 @@ TEST(an_answer_ends_by_the_clock_behind_a_line) {
         buf_addf(&body, "{\"prompt\":\"one\\ntwo\\nthree four\"%s}", cases[i].fields);
         post(&w, "/completion", buf_text(&body), &a);
         cJSON *json = cJSON_ParseWithLength(a.body.data, a.body.len);
-        EXPECT_STR(client_string(json, "content"), cases[i].content);
+        const char *content = client_string(json, "content");
+        EXPECT_EQ(strncmp(content, cases[i].content, strlen(cases[i].content)), 0);
+        EXPECT_EQ(strlen(content) < strlen(cases[0].content), !strcmp(cases[i].stop_type, "limit"));
         EXPECT_STR(client_string(json, "stop_type"), cases[i].stop_type);
         cJSON_Delete(json);
         answer_release(&a);
