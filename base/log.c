@@ -2,11 +2,11 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/utc.h"
 #include "base/utf8.h"
 
 #include <errno.h>
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
 /* Of a line: each character of a message becomes three at most. */
@@ -79,13 +79,10 @@ static size_t format_message(char *text, size_t max, const char *fmt, va_list ar
     return len;
 }
 
-static void format_time(char out[32]) {
+static void format_time(char out[UTC_TEXT_MAX]) {
     int64_t now_ms = wall_ms();
-    time_t seconds = (time_t)(now_ms / 1000);
-    struct tm utc;
-    gmtime_r(&seconds, &utc);
-    size_t len = strftime(out, 32, "%Y-%m-%dT%H:%M:%S", &utc);
-    snprintf(out + len, 32 - len, ".%03dZ", (int)(now_ms % 1000));
+    size_t len = utc_text(now_ms / 1000, out);
+    snprintf(out + len, UTC_TEXT_MAX - len, ".%03dZ", (int)(now_ms % 1000));
 }
 
 static void write_line(const char *data, size_t len) {

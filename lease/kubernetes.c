@@ -19,6 +19,7 @@
 #include "base/fsutil.h"
 #include "base/hash.h"
 #include "base/url_host.h"
+#include "base/utc.h"
 #include "formats/hub/http.h"
 #include "formats/json_tree.h"
 
@@ -138,10 +139,8 @@ static int64_t int_of(struct json_value v, const char *key, int64_t fallback) {
 /* Now, as a MicroTime. */
 static void tell_time(char out[TIME_MAX]) {
     struct timespec now;
-    struct tm day;
     clock_gettime(CLOCK_REALTIME, &now);
-    gmtime_r(&now.tv_sec, &day);
-    size_t len = strftime(out, TIME_MAX, "%Y-%m-%dT%H:%M:%S", &day);
+    size_t len = utc_text(now.tv_sec, out);
     snprintf(out + len, TIME_MAX - len, ".%06ldZ", now.tv_nsec / 1000);
 }
 

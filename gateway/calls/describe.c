@@ -1,8 +1,9 @@
 #include "gateway/calls/describe.h"
 
 #include <cJSON.h>
-#include <time.h>
+#include <stdio.h>
 
+#include "base/utc.h"
 #include "formats/json.h"
 #include "gateway/answers/answer.h"
 #include "gateway/prompts/prepare.h"
@@ -21,10 +22,9 @@ const char *describe_state(enum model_state state) {
 /* Returns owned. */
 static cJSON *model_document(const struct model_info *info) {
     cJSON *model = cJSON_CreateObject();
-    char created[32];
-    struct tm tm;
-    time_t seconds = (time_t)info->created_s;
-    CHECK(gmtime_r(&seconds, &tm) && strftime(created, sizeof created, "%Y-%m-%dT%H:%M:%SZ", &tm));
+    char created[UTC_TEXT_MAX];
+    size_t len = utc_text(info->created_s, created);
+    snprintf(created + len, sizeof created - len, "Z");
     cJSON_AddStringToObject(model, "id", info->name);
     cJSON_AddStringToObject(model, "object", "model");
     cJSON_AddNumberToObject(model, "created", (double)info->created_s);

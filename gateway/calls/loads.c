@@ -1,10 +1,10 @@
 #include "gateway/calls/loads.h"
 
 #include <stdio.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/list.h"
+#include "base/utc.h"
 #include "base/vec.h"
 #include "formats/json.h"
 #include "gateway/watch/model_metrics.h"
@@ -34,24 +34,15 @@ static void add_model(void *ctx, const struct model_info *info) {
     vec_push(&loads->items, load);
 }
 
-/* "2026-11-23T09:06:37+00:00" */
-static void add_time(struct buf *out) {
-    char text[32];
-    struct tm tm;
-    time_t seconds = (time_t)(wall_ms() / 1000);
-    CHECK(gmtime_r(&seconds, &tm));
-    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S+00:00", &tm);
-    buf_add_str(out, text);
-}
-
 static double usage_of(const struct model_load *l) {
     return l->tokens ? (double)l->tokens_used / (double)l->tokens : 0;
 }
 
 static void add_json(const struct loads *loads, uint32_t only, struct buf *out) {
-    buf_add_str(out, "{\"timestamp\":\"");
-    add_time(out);
-    buf_add_str(out, "\",\"version\":\"" TRIREME_VERSION "\",\"accelerator\":null,\"loads\":[");
+    char now[UTC_TEXT_MAX];
+    utc_text(wall_ms() / 1000, now);
+    buf_addf(out, "{\"timestamp\":\"%s+00:00\",", now);
+    buf_add_str(out, "\"version\":\"" TRIREME_VERSION "\",\"accelerator\":null,\"loads\":[");
     size_t from = out->len;
     for (uint32_t i = 0; i < loads->items.count; i++) {
         const struct load *load = &loads->items.items[i];

@@ -1,10 +1,9 @@
 #include "gateway/calls/ollama_models.h"
 #include "gateway/prompts/infill.h"
 
-#include <time.h>
-
 #include "base/clock.h"
 #include "base/hash.h"
+#include "base/utc.h"
 #include "gateway/fields/field.h"
 #include "gateway/watch/gateway_metrics.h"
 
@@ -12,12 +11,9 @@
 enum { SHOW_BODY_MAX = 64 << 10 };
 
 void ollama_add_time(struct buf *out, int64_t wall_s) {
-    time_t seconds = (time_t)wall_s;
-    char text[32];
-    struct tm tm;
-    CHECK(gmtime_r(&seconds, &tm));
-    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
-    buf_add_str(out, text);
+    char text[UTC_TEXT_MAX];
+    utc_text(wall_s, text);
+    buf_addf(out, "%sZ", text);
 }
 
 /* Takes the body. */
