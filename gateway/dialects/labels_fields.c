@@ -16,7 +16,7 @@ static struct labels_request *request_of(struct field_reader *r) {
     return (struct labels_request *)r->g;
 }
 
-/* A text, or the rest of an array of ids whose first event was read. */
+/* The rest of an array of ids whose first event was read. */
 static int read_ids(struct field_reader *r, enum json_event event, struct genreq_prompt *out) {
     struct u32s ids;
     *out = (struct genreq_prompt){.is_ids = true};
@@ -26,6 +26,7 @@ static int read_ids(struct field_reader *r, enum json_event event, struct genreq
     return 0;
 }
 
+/* A text, or an array of ids. */
 static int read_text(struct field_reader *r, enum json_event first, struct genreq_prompt *out) {
     *out = (struct genreq_prompt){0};
     if (first == JSON_STRING)
@@ -114,17 +115,8 @@ FIELD_SET_OF_ROWS(label_scores, label_scores_rows);
 FIELD_SET_OF_ROWS(ppl, ppl_rows);
 
 bool labels_is_body(struct bytes body) {
-    struct json_reader r;
-    bool labels = false;
-    json_reader_init(&r, body, GENREQ_DEPTH_MAX, 0);
-    bool is_object = json_next(&r) == JSON_OBJECT_BEGIN;
-    while (is_object && json_next(&r) == JSON_KEY) {
-        labels |= json_text_is(&r, "label_token_ids");
-        if (!json_skip(&r))
-            break;
-    }
-    json_reader_release(&r);
-    return labels;
+    static const char *const NAME = "label_token_ids";
+    return field_names_there(body, &NAME, 1);
 }
 
 /* What of its prompts is told, and that nothing is generated. */

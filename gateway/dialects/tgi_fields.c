@@ -151,16 +151,7 @@ int tgi_parse(struct genreq *g, struct bytes body, struct api_error *err) {
 }
 
 bool tgi_is_body(struct bytes body) {
-    struct json_reader r;
-    bool inputs = false, other = false;
-    json_reader_init(&r, body, GENREQ_DEPTH_MAX, 0);
-    bool is_object = json_next(&r) == JSON_OBJECT_BEGIN;
-    while (is_object && json_next(&r) == JSON_KEY) {
-        inputs |= json_text_is(&r, "inputs");
-        other |= json_text_is(&r, "text") || json_text_is(&r, "input_ids");
-        if (!json_skip(&r))
-            break;
-    }
-    json_reader_release(&r);
-    return inputs && !other;
+    enum { INPUTS_ALONE = 1 };
+    static const char *const NAMES[] = {"inputs", "text", "input_ids"};
+    return field_names_there(body, NAMES, ARRAY_LEN(NAMES)) == INPUTS_ALONE;
 }

@@ -362,3 +362,19 @@ int field_nested(struct field_reader *r, enum json_event first, const struct fie
         return -1;
     return field_read_request(r->g, set, object, r->err);
 }
+
+uint32_t field_names_there(struct bytes body, const char *const *names, size_t count) {
+    struct json_reader r;
+    uint32_t there = 0;
+    CHECK(count <= 32);
+    json_reader_init(&r, body, GENREQ_DEPTH_MAX, 0);
+    bool is_object = json_next(&r) == JSON_OBJECT_BEGIN;
+    while (is_object && json_next(&r) == JSON_KEY) {
+        for (size_t i = 0; i < count; i++)
+            there |= (uint32_t)json_text_is(&r, names[i]) << i;
+        if (!json_skip(&r))
+            break;
+    }
+    json_reader_release(&r);
+    return there;
+}

@@ -217,6 +217,10 @@ MUST_CHECK int field_structural_tag(struct field_reader *r, enum json_event firs
 /* {"type": "json_schema", ...} and its kin, OpenAI's response_format. */
 MUST_CHECK int field_response_format(struct field_reader *r, enum json_event first);
 
+/* Which of these names, 32 at most, the object that a body is has: a bit each. Of what is no object,
+ * or no valid JSON from some place on, those before. */
+uint32_t field_names_there(struct bytes body, const char *const *names, size_t count);
+
 /* What both dialects have (field_shared.c). */
 extern const struct field_table field_shared;
 /* What an answer must look like (field_constraint.c). */
