@@ -374,6 +374,18 @@ void answer_end(struct answer *a) {
     gateway_metrics_answer(200);
 }
 
+void answer_softmax(double *values, uint32_t count) {
+    double most = values[0], sum = 0;
+    for (uint32_t i = 1; i < count; i++)
+        most = MAX(most, values[i]);
+    for (uint32_t i = 0; i < count; i++) {
+        values[i] = exp(values[i] - most);
+        sum += values[i];
+    }
+    for (uint32_t i = 0; i < count; i++)
+        values[i] /= sum;
+}
+
 void answer_fail(struct answer *a, enum genreq_dialect dialect, const struct api_error *err) {
     struct buf *out = &a->scratch->out;
     if (!answer_is_heard(a))

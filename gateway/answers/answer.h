@@ -178,6 +178,8 @@ void answer_write_extras(struct answer *a, const struct choice *c);
 
 /* Tokens and flags of all submissions so far. */
 struct usage answer_usage(const struct answer *a);
+/* Logarithms become their shares of one, of values of any size; count is not 0. */
+void answer_softmax(double *values, uint32_t count);
 /* The one of its submissions that the choice is of. */
 const struct submission *answer_submission_of(const struct answer *a, const struct choice *c);
 /* Whether what it writes goes to anybody. */

@@ -67,18 +67,12 @@ static double scale_of(const float *values, uint32_t width) {
 
 void embed_activate(const struct embed_form *form, const float *values, uint32_t width,
                     double *out) {
-    double most = (double)values[0], sum = 0;
-    for (uint32_t i = 1; i < width; i++)
-        most = MAX(most, (double)values[i]);
     for (uint32_t i = 0; i < width; i++) {
         double x = (double)values[i];
-        out[i] = form->activation == EMBED_BARE      ? x
-                 : form->activation == EMBED_SOFTMAX ? exp(x - most)
-                                                     : 1 / (1 + exp(-x));
-        sum += out[i];
+        out[i] = form->activation == EMBED_SIGMOID ? 1 / (1 + exp(-x)) : x;
     }
-    for (uint32_t i = 0; i < width && form->activation == EMBED_SOFTMAX; i++)
-        out[i] /= sum;
+    if (form->activation == EMBED_SOFTMAX)
+        answer_softmax(out, width);
 }
 
 /* A classifier's scores as an array. */

@@ -38,15 +38,12 @@ static double logprob_of(const struct answer *a, uint32_t submission) {
  * other. */
 static void probabilities(const struct answer *a, uint32_t item, double *out) {
     uint32_t count = a->labels.count, first = item * count;
-    double most = logprob_of(a, first), sum = 0;
-    for (uint32_t i = 1; i < count; i++)
-        most = MAX(most, logprob_of(a, first + i));
     for (uint32_t i = 0; i < count; i++) {
-        out[i] = exp(logprob_of(a, first + i) - (a->labels.softmax ? most : 0));
-        sum += out[i];
+        double logprob = logprob_of(a, first + i);
+        out[i] = a->labels.softmax ? logprob : exp(logprob);
     }
-    for (uint32_t i = 0; i < count && a->labels.softmax; i++)
-        out[i] /= sum;
+    if (a->labels.softmax)
+        answer_softmax(out, count);
 }
 
 /* One label of each item was a prompt's last token, and no more is counted of the others. */
