@@ -71,5 +71,6 @@ int labels_prompt(const struct genreq *g, uint32_t i, const struct served_model 
         return api_error_set(err, API_BAD_REQUEST, "items", "item %u and the query have no tokens",
                              i / count);
     vec_push(out, g->labels.ids.items[i % count]);
-    return prepare_check_ids(g->labels.ids.items, count, m, "label_token_ids", err);
+    /* all labels with the first of them */
+    return i ? 0 : prepare_check_ids(g->labels.ids.items, count, m, "label_token_ids", err);
 }
