@@ -16,6 +16,7 @@ static const struct {
     [API_NOT_FOUND] = {404, "invalid_request_error", "not_found"},
     [API_MODEL_NOT_FOUND] = {404, "invalid_request_error", "model_not_found"},
     [API_METHOD] = {405, "invalid_request_error", "method_not_allowed"},
+    [API_STREAM_TAKEN] = {409, "invalid_request_error", "stream_taken"},
     [API_TOO_LARGE] = {413, "invalid_request_error", "request_too_large"},
     [API_MEDIA_TYPE] = {415, "invalid_request_error", "unsupported_media_type"},
     [API_OVERLOADED] = {429, "rate_limit_error", "rate_limit_exceeded"},
@@ -66,6 +67,12 @@ int api_error_out_of_memory(struct api_error *err) {
     api_error_set(err, API_UNAVAILABLE, NULL, "this server is out of memory; try again later");
     err->retry_after_ms = 1000;
     return -1;
+}
+
+void api_error_stream_taken(struct api_error *err) {
+    api_error_set(err, API_STREAM_TAKEN, NULL,
+                  "another request has taken this stream up, begun another of its name, or ended "
+                  "it; a stream has one reader at a time");
 }
 
 void api_error_add_context(const struct api_error *err, struct buf *out) {

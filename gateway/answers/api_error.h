@@ -36,6 +36,7 @@ enum api_fault {
     API_NOT_FOUND,       /* 404: no such path */
     API_MODEL_NOT_FOUND, /* 404 */
     API_METHOD,          /* 405 */
+    API_STREAM_TAKEN,    /* 409: another request has the stream now */
     API_TOO_LARGE,       /* 413 */
     API_MEDIA_TYPE,      /* 415 */
     API_OVERLOADED,      /* 429, with Retry-After */
@@ -51,6 +52,8 @@ int api_error_set(struct api_error *err, enum api_fault fault, const char *param
                   ...) PRINTF_LIKE(4, 5);
 /* API_UNAVAILABLE for want of memory. Returns -1. */
 int api_error_out_of_memory(struct api_error *err);
+/* Of a client whose stream another one has now, or has ended. */
+void api_error_stream_taken(struct api_error *err);
 /* Appends ,"n_prompt_tokens":..,"n_ctx":.. where err tells them. */
 void api_error_add_context(const struct api_error *err, struct buf *out);
 /* Appends {"error":{"message":..,"type":..,"param":..,"code":..}}, and what api_error_add_context does. */

@@ -85,12 +85,13 @@ void generation_cancel(struct generation *gen) {
 void generation_fail(struct generation *gen, const struct api_error *err) {
     struct generation_probe probe = gen->probe;
     int status = err->status;
+    bool late = status == 504, moved = gen->terms.detach;
     if (gen->metrics) /* those that had ended are counted */
         metric_add_label(&gen->metrics[MODEL_METRIC_SUCCESS],
-                         status == 504 ? MODEL_FINISH_ABORT : MODEL_FINISH_ERROR,
+                         late || moved ? MODEL_FINISH_ABORT : MODEL_FINISH_ERROR,
                          gen->open_choices);
     answer_fail(&gen->answer, gen->request.dialect, err);
-    generation_end(gen, status == 504 ? "deadline" : "error", status);
+    generation_end(gen, late ? "deadline" : moved ? "detached" : "error", status);
     if (probe.done)
         probe.done(probe.ctx, false);
 }

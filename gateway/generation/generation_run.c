@@ -509,7 +509,6 @@ static const struct {
     [WIRE_REJECT_UNSUPPORTED] = {API_UNSUPPORTED,
                                  "this model does not offer what the request asks for"},
     [WIRE_REJECT_UNKNOWN] = {API_INTERNAL, "the request was lost"},
-    [WIRE_REJECT_MOVED] = {API_INTERNAL, "another client has taken this stream up"},
     [WIRE_REJECT_TENANT_REQUESTS] = {API_OVERLOADED, "this API key has too many requests running"},
     [WIRE_REJECT_TENANT_TOKENS] = {API_OVERLOADED, "this API key has used its tokens a minute"},
     [WIRE_REJECT_OLD_WORKERS] = {API_UNSUPPORTED,
@@ -537,9 +536,10 @@ void generation_on_reject(struct submission *sub, const struct mail_reject *reje
     struct api_error err;
     if (reject->attempt != sub->delivery.attempt || delivery_is_done(&sub->delivery))
         return;
-    if (reject->code == WIRE_REJECT_MOVED && gen->answer.http) {
-        http_abort(gen->answer.http);
-        generation_cancel(gen);
+    if (reject->code == WIRE_REJECT_MOVED) {
+        api_error_stream_taken(&err);
+        gen->terms.detach = true; /* whoever has it now goes on */
+        generation_fail(gen, &err);
         return;
     }
     if (reject->code == WIRE_REJECT_UNKNOWN) {

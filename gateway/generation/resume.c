@@ -287,11 +287,12 @@ void resume_on_reject(struct event_thread *thread, const struct mail *mail) {
     struct api_error err;
     if (!r || epoch_compare(mail->epoch, thread->epoch) != 0)
         return;
-    api_error_set(&err, API_NOT_FOUND, NULL,
-                  mail->reject.code == WIRE_REJECT_UNKNOWN
-                      ? "there is no such stream: it was never begun, was too long without a "
-                        "client, or is another key's"
-                      : "another client has taken this stream up");
+    if (mail->reject.code == WIRE_REJECT_MOVED)
+        api_error_stream_taken(&err);
+    else
+        api_error_set(&err, API_NOT_FOUND, NULL,
+                      "there is no such stream: it was never begun, was too long without a client, "
+                      "or is another key's");
     error_respond(r->http, &err);
     resume_free(r);
 }

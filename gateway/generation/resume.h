@@ -7,7 +7,7 @@
  * a generation, which writes the stream anew from its first token on.
  *
  * A request that comes back while its first connection is still open takes the stream over: the
- * other connection is cut.
+ * other one is told so, by a 409 or a last event, and ends.
  *
  * Threading: the event thread of the request.
  */

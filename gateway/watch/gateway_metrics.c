@@ -18,7 +18,7 @@ struct metric gateway_metrics[GATEWAY_METRIC_COUNT] = {
              "classify|cohere_embed|generate|tokens|tgi",
              "Generation requests received."),
     LABELLED(GATEWAY_METRIC_ANSWERS, "answers_total", "status",
-             "200|400|401|404|405|413|422|429|499|500|503|504|other",
+             "200|400|401|404|405|409|413|422|429|499|500|503|504|other",
              "Answers by HTTP status; 499: the client went away first."),
     LABELLED(GATEWAY_METRIC_FINISHES, "finishes_total", "reason",
              "stop|length|error|deadline|cancelled", "Choices by how they ended."),
@@ -68,7 +68,7 @@ void gateway_metrics_register(void) {
 }
 
 void gateway_metrics_answer(int status) {
-    static const int statuses[] = {200, 400, 401, 404, 405, 413, 422, 429, 499, 500, 503, 504};
+    static const int statuses[] = {200, 400, 401, 404, 405, 409, 413, 422, 429, 499, 500, 503, 504};
     int label = 0;
     while (label < (int)ARRAY_LEN(statuses) && statuses[label] != status)
         label++;

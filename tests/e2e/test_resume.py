@@ -1,5 +1,6 @@
 """Streams that are resumed: at any gateway, with the same key, byte by byte what the first connection would have had."""
 import asyncio
+import concurrent.futures
 import json
 import os
 import random
@@ -142,7 +143,7 @@ def test_a_client_that_wants_no_more_ends_it():
             status = await asyncio.get_running_loop().run_in_executor(None, lambda: fetch(s.port, "DELETE", "/v1/stream/read", headers=one)[0])
             return await reader, status
         reader, status = asyncio.run(read_and_delete())
-        assert status == 204 and not reader.done, (status, reader)
+        assert status == 204 and json.loads(reader.error)["code"] == "stream_taken" and not reader.finish, (status, reader)
         s.wait(lambda: running(s) == 0, 2, "what was read ran on")
         s.wait(lambda: s.metrics("scheduler")["trireme_scheduler_record_bytes"] == 0, 10, "nothing is kept")
 
@@ -161,7 +162,7 @@ def test_how_many_and_how_long():
 
 
 def test_the_latest_reader_has_it():
-    """A second connection takes the stream from the first; a new question with the same id ends the old answer."""
+    """A second connection takes the stream from the first, which is told; a new question with the same id ends the old answer."""
     with Serve(args=["--min-step-ms", 10]) as s:
         async def main():
             first = asyncio.create_task(request(s.port, "/v1/completions", LONG, headers=["X-Conversation-Id: one"]))
@@ -169,12 +170,28 @@ def test_the_latest_reader_has_it():
             second = await request_get(s.port, "/v1/stream/one")
             return await first, second
         first, second = asyncio.run(main())
-        assert first.error and not first.done, "the first connection was not cut"
+        assert json.loads(first.error)["code"] == "stream_taken" and first.status == 200 and not first.finish, first.error
         assert second.endswith(b"[DONE]\n\n")
         fetch(s.port, "POST", "/v1/completions", LONG, {"X-Conversation-Id": "one"}, stop_after=300)
         _, short = fetch(s.port, "POST", "/v1/completions", dict(LONG, max_tokens=3), {"X-Conversation-Id": "one"})
         assert fetch(s.port, "GET", "/v1/stream/one")[1] == short
         s.wait(lambda: running(s) == 0, 2, "the answer before ran on")
+
+
+def test_who_has_nothing_yet_is_told_too():
+    """Three want a stream before its first token: each of the first two gets an answer when the next one comes, the last when it is ended."""
+    with Serve(args=["--min-step-ms", 4000]) as s, concurrent.futures.ThreadPoolExecutor() as pool:
+        waiting = pool.submit(fetch, s.port, "POST", "/v1/completions", dict(LONG, max_tokens=2), {"X-Conversation-Id": "new"})
+        s.wait(lambda: running(s) == 1, 4, "the request's arrival")
+        for way in (("GET", "/v1/stream/new"), ("GET", "/v1/stream?conv_id=new"), ("DELETE", "/v1/stream?conv_id=new")):
+            before, waiting = waiting, pool.submit(fetch, s.port, *way)
+            status, body = before.result(20)
+            error = json.loads(body)["error"]
+            assert (status, error["code"]) == (409, "stream_taken") and "another" in error["message"], (way, status, body)
+        assert waiting.result(20) == (204, b"")
+        assert fetch(s.port, "GET", "/v1/stream?conv_id=new")[0] == 404
+        for way in ("/v1/stream", "/v1/stream?conv_id=", "/v1/stream?conv_id=a%20b", "/v1/stream?from=3"):
+            assert fetch(s.port, "GET", way)[0] == 400, way
 
 
 async def request_get(port, path):

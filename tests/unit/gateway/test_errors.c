@@ -21,6 +21,7 @@ TEST(errors_have_their_status_type_and_code) {
         {API_NOT_FOUND, 404, "invalid_request_error", "\"not_found\""},
         {API_MODEL_NOT_FOUND, 404, "invalid_request_error", "\"model_not_found\""},
         {API_METHOD, 405, "invalid_request_error", "\"method_not_allowed\""},
+        {API_STREAM_TAKEN, 409, "invalid_request_error", "\"stream_taken\""},
         {API_TOO_LARGE, 413, "invalid_request_error", "\"request_too_large\""},
         {API_MEDIA_TYPE, 415, "invalid_request_error", "\"unsupported_media_type\""},
         {API_OVERLOADED, 429, "rate_limit_error", "\"rate_limit_exceeded\""},
@@ -141,10 +142,10 @@ TEST(answers_are_counted_by_their_status) {
     static const struct {
         int status;
         const char *label;
-    } ROWS[] = {{200, "200"},   {400, "400"},  {401, "401"},   {404, "404"}, {405, "405"},
-                {413, "413"},   {422, "422"},  {429, "429"},   {499, "499"}, {500, "500"},
-                {503, "503"},   {504, "504"},  {403, "other"}, {0, "other"}, {501, "other"},
-                {505, "other"}, {199, "other"}};
+    } ROWS[] = {{200, "200"},   {400, "400"},   {401, "401"},  {404, "404"},   {405, "405"},
+                {409, "409"},   {413, "413"},   {422, "422"},  {429, "429"},   {499, "499"},
+                {500, "500"},   {503, "503"},   {504, "504"},  {403, "other"}, {0, "other"},
+                {501, "other"}, {505, "other"}, {199, "other"}};
     char sample[80];
     gateway_metrics_register();
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
