@@ -404,6 +404,10 @@ static const struct route *admit(struct gateway *gw, struct call *call) {
         error_respond(req, &err);
         return NULL;
     }
+    if (refused_method(req->method, req->path, &err)) {
+        error_respond(req, &err);
+        return NULL;
+    }
     if (!takes(route, req->method)) {
         refuse_method(req, route);
         return NULL;

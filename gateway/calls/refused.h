@@ -10,8 +10,11 @@
 
 #include "base/buf.h"
 #include "gateway/answers/api_error.h"
+#include "http/http_server.h"
 
 /* Fills *err for such a path: 501, not_supported_error. false: it is no other server's, either. */
 bool refused_call(struct bytes path, struct api_error *err);
+/* The same for a path that is here without this method. */
+bool refused_method(enum http_method method, struct bytes path, struct api_error *err);
 
 #endif

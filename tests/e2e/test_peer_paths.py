@@ -71,10 +71,29 @@ def test_loads():
         for query in ("dp_rank=1", "dp_rank=x", "include=cores", "format=xml"):
             status, body = s.get(f"/v1/loads?{query}")
             assert status == 400 and json.loads(body)["error"]["param"] == query.split("=")[0], body
-        for path in ("/sleep", "/v1/audio/transcriptions", "/update_weights_from_disk", "/flush_cache", "/v1/load_lora_adapter", "/v1/streams", "/slots/0"):
-            status, body, _ = s.post(path, {})
-            assert status == 501 and path[:6] in body["error"]["message"], (path, body)
-        assert s.post("/v1/audio", {})[0] == s.post("/sleepy", {})[0] == 404
+
+
+def test_calls_that_are_not_here():
+    """501 with the reason, in the form of the server whose call it is; never a bare 404 or 405."""
+    with Serve() as s:
+        def ask(method, path):
+            connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+            connection.request(method, path, "{}" if method == "POST" else None, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        for path in ("/sleep", "/v1/audio/transcriptions", "/update_weights_from_disk", "/flush_cache", "/v1/load_lora_adapter", "/v1/streams", "/slots/0",
+                     "/v1/messages/batches", "/v1/messages/batches/b1/results", "/v1/threads/t/runs", "/v1/vector_stores", "/v1/realtime/sessions",
+                     "/v1/chat/completions/derender", "/v1/complete", "/api/blobs/sha256:0", "/api/web_search", "/vertex_generate", "/abort_requests"):
+            for method in ("POST", "GET"):
+                status, body = ask(method, path)
+                assert status == 501 and path[:6] in body and ": " in body, (method, path, body)
+        for method, path in (("POST", "/models"), ("DELETE", "/models?model=demo"), ("DELETE", "/v1/models/demo"), ("POST", "/props"), ("POST", "/lora-adapters"),
+                             ("GET", "/v1/chat/completions"), ("GET", "/v1/chat/completions/chatcmpl-1"), ("POST", "/v1/responses/compact")):
+            status, body = ask(method, path)
+            assert status == 501 and (method in body or path.endswith("-1")), (method, path, body)
+        assert json.loads(ask("GET", "/api/status")[1])["error"].startswith("this server does not offer '/api/status': ")
+        assert ask("POST", "/v1/audio")[0] == ask("POST", "/sleepy")[0] == ask("GET", "/v1/messages/x")[0] == 404
+        assert ask("DELETE", "/props")[0] == ask("PUT", "/models")[0] == ask("POST", "/v1/models/demo")[0] == 405
 
 
 def test_invocations():
