@@ -182,6 +182,7 @@ static const struct field ollama_embeddings_rows[] = {
     STRING_FIELD("model", model, GENREQ_NAME_MAX),
     CUSTOM_FIELD("prompt", read_one),
     CUSTOM_FIELD("options", read_options),
+    NEUTRAL_FIELD("truncate", "true"),
     PASSED_FIELD("keep_alive"),
 };
 /* clang-format on */
@@ -329,14 +330,14 @@ static const struct field cohere_rows[] = {
     REFUSED_FIELD("inputs"),
 };
 
-FIELD_SET_OF_ROWS(embeddings, openai_rows);
-FIELD_SET_OF_ROWS(pooling, pooling_rows);
-FIELD_SET_OF_ROWS(classify, classify_rows);
-FIELD_SET_OF_ROWS(encode, encode_rows);
-FIELD_SET_OF_ROWS(cohere_embed, cohere_rows);
-FIELD_SET_OF_ROWS(llama_embedding, llama_rows);
-FIELD_SET_OF_ROWS(ollama_embed, ollama_embed_rows);
-FIELD_SET_OF_ROWS(ollama_embeddings, ollama_embeddings_rows);
+FIELD_SET_OF_TEXTS(embeddings, openai_rows);
+FIELD_SET_OF_TEXTS(pooling, pooling_rows);
+FIELD_SET_OF_TEXTS(classify, classify_rows);
+FIELD_SET_OF_TEXTS(encode, encode_rows);
+FIELD_SET_OF_TEXTS(cohere_embed, cohere_rows);
+FIELD_SET_OF_TEXTS(llama_embedding, llama_rows);
+FIELD_SET_OF_TEXTS(ollama_embed, ollama_embed_rows);
+FIELD_SET_OF_TEXTS(ollama_embeddings, ollama_embeddings_rows);
 
 static int read(struct genreq *g, const struct field_set *set, const char *name, struct bytes body,
                 struct api_error *err) {

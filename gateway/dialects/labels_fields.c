@@ -110,9 +110,9 @@ static const struct field ppl_rows[] = {
 };
 /* clang-format on */
 
-FIELD_SET_OF_ROWS(generative_scoring, generative_scoring_rows);
-FIELD_SET_OF_ROWS(label_scores, label_scores_rows);
-FIELD_SET_OF_ROWS(ppl, ppl_rows);
+FIELD_SET_OF_TEXTS(generative_scoring, generative_scoring_rows);
+FIELD_SET_OF_TEXTS(label_scores, label_scores_rows);
+FIELD_SET_OF_TEXTS(ppl, ppl_rows);
 
 bool labels_is_body(struct bytes body) {
     static const char *const NAME = "label_token_ids";

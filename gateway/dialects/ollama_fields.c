@@ -98,7 +98,8 @@ static const struct field option_rows[] = {
 
 static int read_options(struct field_reader *r, enum json_event first) {
     static const struct field_table own = {option_rows, ARRAY_LEN(option_rows)};
-    static const struct field_table *const tables[] = {&own, &field_peers};
+    static const struct field_table *const tables[] = {&own, &field_peers,
+                                                       &field_elsewhere_options};
     static const struct field_set set = {tables, ARRAY_LEN(tables)};
     return field_nested(r, first, &set, "an object");
 }

@@ -142,6 +142,7 @@ static const struct field rows[] = {
     CUSTOM_FIELD("thinking_token_budget", read_thinking_budget),
     CUSTOM_FIELD("thinking_budget_tokens", read_thinking_budget),
     CUSTOM_FIELD("reasoning_budget", read_thinking_budget),
+    CUSTOM_FIELD("reasoning_budget_tokens", read_thinking_budget),
     BOOL_FIELD("parallel_tool_calls", parallel_tool_calls, 0),
     BOOL_FIELD("include_reasoning", include_reasoning, 0),
     BOOL_FIELD("separate_reasoning", separate_reasoning, 0),

@@ -119,8 +119,8 @@ static const struct field score_rows[] = {
 };
 /* clang-format on */
 
-FIELD_SET_OF_ROWS(rerank, rerank_rows);
-FIELD_SET_OF_ROWS(score, score_rows);
+FIELD_SET_OF_TEXTS(rerank, rerank_rows);
+FIELD_SET_OF_TEXTS(score, score_rows);
 
 /* The prompts are the first texts, then the second ones. */
 static int keep_texts(struct rerank_request *q, const char *first, const char *second,

@@ -248,7 +248,6 @@ static const struct field rows[] = {
     /* no text changes */
     PASSED_FIELD("max_tool_calls"),
     PASSED_FIELD("stream_options"),
-    PASSED_FIELD("prompt_cache_options"),
 };
 /* clang-format on */
 

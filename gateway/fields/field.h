@@ -114,6 +114,12 @@ struct field_set {
     static const struct field_table name##_own = {rows, ARRAY_LEN(rows)};                          \
     static const struct field_table *const name##_tables[] = {&name##_own};                        \
     const struct field_set fields_##name = {name##_tables, ARRAY_LEN(name##_tables)}
+/* The same of texts that become vectors or are compared: what those paths have of each other is refused. */
+#define FIELD_SET_OF_TEXTS(name, rows)                                                             \
+    static const struct field_table name##_own = {rows, ARRAY_LEN(rows)};                          \
+    static const struct field_table *const name##_tables[] = {&name##_own,                         \
+                                                              &field_elsewhere_texts};             \
+    const struct field_set fields_##name = {name##_tables, ARRAY_LEN(name##_tables)}
 /* The row of a name; NULL: none. */
 const struct field *field_find(const struct field_set *set, struct bytes name);
 
@@ -227,8 +233,10 @@ extern const struct field_table field_shared;
 extern const struct field_table field_constraint;
 /* What other servers have (field_peers.c): refused, passed over, or another name of ours. */
 extern const struct field_table field_peers;
-/* What other paths have (field_elsewhere.c), and what Ollama has in its options. */
-extern const struct field_table field_elsewhere, field_elsewhere_ollama;
+/* What other paths have (field_elsewhere.c): of what generates, of embeddings and texts that are
+ * compared; what Ollama has in its options, and what it has beside them. */
+extern const struct field_table field_elsewhere, field_elsewhere_texts, field_elsewhere_ollama,
+    field_elsewhere_options;
 /* What a chat template is rendered with (field_template.c). */
 extern const struct field_table field_template;
 

@@ -29,6 +29,10 @@ static const struct field rows[] = {
     ELSEWHERE("conversation", EMPTY, NULL),
     ELSEWHERE("moderation", EMPTY, NULL),
     ELSEWHERE("image", EMPTY, NULL),
+    /* vLLM's responses */
+    ELSEWHERE("previous_input_messages", "[]", "input"),
+    ELSEWHERE("previous_response_messages", "[]", "input"),
+    ELSEWHERE("enable_response_messages", "false", NULL),
     /* Anthropic's */
     ELSEWHERE("stop_sequences", "[]", "stop"),
     ELSEWHERE("thinking", "", "chat_template_kwargs, with enable_thinking"),
@@ -39,6 +43,7 @@ static const struct field rows[] = {
     ELSEWHERE("context_management", EMPTY, NULL),
     ELSEWHERE("prefill", EMPTY, NULL),
     ELSEWHERE("fallbacks", EMPTY, NULL),
+    ELSEWHERE("max_tokens_to_sample", "", "max_tokens"),
     /* llama.cpp's infill */
     ELSEWHERE("input_prefix", "\"\"", NULL),
     ELSEWHERE("input_suffix", "\"\"", NULL),
@@ -52,6 +57,71 @@ static const struct field rows[] = {
     ELSEWHERE("top_logprobs_num", "0", "logprobs"),
     ELSEWHERE("logprob_start_len", "-1", "prompt_logprobs"),
     ELSEWHERE("token_ids_logprob", "[]", NULL),
+    ELSEWHERE("video_data", EMPTY, NULL),
+    ELSEWHERE("audio_data", EMPTY, NULL),
+    ELSEWHERE("lora_id", EMPTY, NULL),
+    ELSEWHERE("return_generation_logits", "false", NULL), /* TensorRT-LLM's */
+    ELSEWHERE("return_entropy", "false", NULL),
+    ELSEWHERE("return_bytes", "false", NULL),
+    ELSEWHERE("return_indexer_topk", "false", NULL),
+    /* of generate() in Hugging Face's transformers */
+    ELSEWHERE("num_beams", "0 1", NULL),
+    ELSEWHERE("num_return_sequences", "1", "n"),
+    ELSEWHERE("no_repeat_ngram_size", "0", NULL),
+    ELSEWHERE("bad_words_ids", "[]", "bad_words"),
+    ELSEWHERE("max_length", "", "max_tokens"),
+    ELSEWHERE("min_length", "0", "min_tokens"),
+    ELSEWHERE("max_time", "", NULL),
+    ELSEWHERE("penalty_alpha", "0", NULL),
+    ELSEWHERE("epsilon_cutoff", "0", NULL),
+    ELSEWHERE("eta_cutoff", "0", NULL),
+    ELSEWHERE("diversity_penalty", "0", NULL),
+    ELSEWHERE("guidance_scale", "1", NULL),
+    /* Ollama's, of pictures, and of prompts */
+    ELSEWHERE("_debug_render_only", "false", "POST /apply-template"),
+    ELSEWHERE("width", "0", NULL),
+    ELSEWHERE("height", "0", NULL),
+    ELSEWHERE("steps", "0", NULL),
+};
+
+/* Embeddings, and texts that are compared. */
+static const struct field text_rows[] = {
+    ELSEWHERE("messages", "[]", NULL),
+    ELSEWHERE("chat_template", "\"\"", NULL),
+    ELSEWHERE("chat_template_kwargs", "{}", NULL),
+    ELSEWHERE("score_template", "\"\"", NULL),
+    ELSEWHERE("add_special_tokens", "true", NULL),
+    ELSEWHERE("dimensions", "", NULL),
+    ELSEWHERE("output_dimension", "", "dimensions"),
+    ELSEWHERE("encoding_format", "\"float\"", NULL),
+    ELSEWHERE("embedding_type", "\"float\"", "encoding_format"),
+    ELSEWHERE("embedding_types", "[\"float\"]", "encoding_format"),
+    ELSEWHERE("output_dtype", "\"float\"", "encoding_format"),
+    ELSEWHERE("normalize", "", NULL),
+    ELSEWHERE("normalized", "", "normalize"),
+    ELSEWHERE("use_activation", "", NULL),
+    ELSEWHERE("embd_normalize", "", NULL),
+    ELSEWHERE("truncate_prompt_tokens", "", NULL),
+    ELSEWHERE("truncation_side", "\"right\"", NULL),
+    ELSEWHERE("truncate", "false \"NONE\"", "truncate_prompt_tokens"),
+    ELSEWHERE("truncation", "false", "truncate_prompt_tokens"),
+    ELSEWHERE("late_chunking", "false", NULL),
+    ELSEWHERE("input_type", "", NULL),
+    ELSEWHERE("task", "\"embed\"", NULL),
+    ELSEWHERE("prompt_name", "", NULL),
+    ELSEWHERE("instruction", "\"\"", NULL),
+    ELSEWHERE("images", EMPTY, NULL),
+    ELSEWHERE("image_data", EMPTY, NULL),
+    ELSEWHERE("lora_path", EMPTY, NULL),
+    ELSEWHERE("top_k", "", "top_n"),
+    ELSEWHERE("top_n", "", NULL),
+    ELSEWHERE("return_documents", "false", NULL),
+    ELSEWHERE("return_text", "false", NULL),
+    ELSEWHERE("return_embeddings", "false", NULL),
+    ELSEWHERE("rank_fields", "[]", NULL),
+    ELSEWHERE("max_tokens_per_doc", "", NULL),
+    ELSEWHERE("max_chunks_per_doc", "", NULL),
+    ELSEWHERE("overlap_tokens", "0", NULL),
 };
 
 /* Ollama has them in an object of their own. */
@@ -90,8 +160,34 @@ static const struct field ollama_rows[] = {
     ELSEWHERE("timeout", "0", NULL),
     ELSEWHERE("priority", "0", NULL),
     ELSEWHERE("cache_salt", "\"\"", NULL),
+    ELSEWHERE("parallel_tool_calls", "true", NULL),
+    ELSEWHERE("continue_final_message", "false", NULL),
+    ELSEWHERE("add_generation_prompt", "true", NULL),
+    ELSEWHERE("include_reasoning", "true", NULL),
+    ELSEWHERE("separate_reasoning", "true", NULL),
+};
+#define BESIDE "the field of that name beside options"
+static const struct field options_rows[] = {
+    ELSEWHERE("max_tokens", "", "num_predict"),
+    ELSEWHERE("max_completion_tokens", "", "num_predict"),
+    ELSEWHERE("repetition_penalty", "1", "repeat_penalty"),
+    ELSEWHERE("stop_sequences", "[]", "stop"),
+    ELSEWHERE("n", "1", NULL),
+    ELSEWHERE("logit_bias", EMPTY, NULL),
+    ELSEWHERE("format", EMPTY, BESIDE),
+    ELSEWHERE("response_format", "{}", "format, beside options"),
+    ELSEWHERE("grammar", "\"\"", BESIDE),
+    ELSEWHERE("tools", "[]", BESIDE),
+    ELSEWHERE("think", "", BESIDE),
+    ELSEWHERE("logprobs", "false", BESIDE),
+    ELSEWHERE("top_logprobs", "0", BESIDE),
+    ELSEWHERE("stream", "", BESIDE),
+    ELSEWHERE("rope_frequency_base", "0", NULL),
+    ELSEWHERE("rope_frequency_scale", "0", NULL),
 };
 /* clang-format on */
 
 const struct field_table field_elsewhere = {rows, ARRAY_LEN(rows)};
+const struct field_table field_elsewhere_texts = {text_rows, ARRAY_LEN(text_rows)};
 const struct field_table field_elsewhere_ollama = {ollama_rows, ARRAY_LEN(ollama_rows)};
+const struct field_table field_elsewhere_options = {options_rows, ARRAY_LEN(options_rows)};

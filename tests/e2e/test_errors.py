@@ -81,8 +81,10 @@ def test_each_dialect_and_status():
                 tried += 1
         answer, got = ask(s.port, "GET", "/v1/nothing", None, KEY)
         assert answer.status == 404 and got["error"]["code"] == "not_found", got
-        answer, got = ask(s.port, "GET", "/v1/messages/batches", None, KEY)  # of Anthropic's, and not here
+        answer, got = ask(s.port, "GET", "/v1/messages/nothing", None, KEY)
         assert answer.status == 404 and got["error"]["type"] == "not_found_error", got
+        answer, got = ask(s.port, "GET", "/v1/messages/batches", None, KEY)  # of Anthropic's, and not here
+        assert answer.status == 501 and got["type"] == "error" and got["error"]["type"] == "api_error", got
     return f"{tried} errors"
 
 

@@ -42,7 +42,7 @@ TELLING = {
     "min_p": (0.9, {}), "top_k": (1, {}), "top_p": (0.01, {}), "top_n_sigma": (0.01, {}), "typical_p": (0.05, {}), "temperature": (0, {}), "seed": (8, {}), "sampling_seed": (8, {}),
     "xtc_probability": (1, {"xtc_threshold": 0.01}), "xtc_threshold": (0.01, {"xtc_probability": 1}), "samplers": (["temperature"], {"top_k": 1}),
     "model": ("no such model", {}), "n": (2, {}), "n_cmpl": (2, {}), "best_of": (2, {}), "nvext": ({"greed_sampling": True}, {}), "priority": (-1, {}),
-    "reasoning": ({"effort": "low"}, {}), "reasoning_effort": ("low", {}), "reasoning_budget": (2, THINKS), "thinking_budget_tokens": (2, THINKS), "thinking_token_budget": (2, THINKS),
+    "reasoning": ({"effort": "low"}, {}), "reasoning_effort": ("low", {}), "reasoning_budget": (2, THINKS), "reasoning_budget_tokens": (2, THINKS), "thinking_budget_tokens": (2, THINKS), "thinking_token_budget": (2, THINKS),
     "thinking": ({"type": "disabled"}, {}), "think": (False, {}), "verbosity": ("low", {}), "request_id": ("mine", {}), "rid": ("mine", {}), "return_token_ids": (True, {}),
     "return_tokens_as_token_ids": (True, {"logprobs": True}), "service_tier": ("auto", {}), "stream": (True, {}), "stream_options": ({"include_usage": True}, {"stream": True}),
     "timings_per_token": (True, {}), "verbose": (True, {}), "tools": (TOOLS, {}), "functions": ([t["function"] for t in TOOLS], {}),

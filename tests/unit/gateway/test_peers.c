@@ -4,6 +4,8 @@
 
 #include "base/base.h"
 #include "check.h"
+#include "gateway/dialects/embed.h"
+#include "gateway/dialects/labels.h"
 #include "gateway/fields/field.h"
 
 /* refused and taken: values, one space between; taken besides null. */
@@ -94,6 +96,8 @@ static const struct peer_field FIELDS[] = {
     {"thinking_token_budget", "-2 1.5", "-1"}, /* a chat has them: below */
     {"thinking_budget_tokens", "-2 true", "-1"},
     {"reasoning_budget", "-2 \"1\"", "-1"},
+    {"reasoning_budget_tokens", "-2 \"1\"", "-1"},
+    {"reasoning_budget_message", "\"x\" 1", "\"\""},
     {"reasoning_control", "true", "false"},
     {"verbosity", "\"loud\" 5", "\"medium\""}, /* a chat has it: below */
     {"nvext", "5 []", "{} {\"annotations\":[\"a\"]}"},
@@ -134,6 +138,7 @@ static const struct peer_field FIELDS[] = {
     {"safety_identifier", "", ANY},
     {"prompt_cache_key", "", ANY},
     {"prompt_cache_retention", "", ANY},
+    {"prompt_cache_options", "", ANY},
     {"spaces_between_special_tokens", "", ANY},
     {"request_id", "1 \"\" \"a,b\"", "\"my-7\""},
     {"rid", "1 []", "\"my-7\""},
@@ -181,11 +186,14 @@ static int parse_with(enum genreq_dialect dialect, const char *fields, struct ge
                       struct api_error *err) {
     struct buf body;
     buf_init(&body, 0);
-    buf_addf(&body, "{%s,%s}",
-             dialect == GENREQ_CHAT || dialect == GENREQ_OLLAMA_CHAT || dialect == GENREQ_MESSAGES
-                 ? "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]"
-                 : "\"prompt\":\"hi\"",
-             fields);
+    const char *asked = "\"prompt\":\"hi\"";
+    if (dialect == GENREQ_CHAT || dialect == GENREQ_OLLAMA_CHAT || dialect == GENREQ_MESSAGES)
+        asked = "\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]";
+    else if (dialect == GENREQ_RESPONSES)
+        asked = "\"input\":\"hi\"";
+    else if (dialect == GENREQ_GENERATE)
+        asked = "\"text\":\"hi\"";
+    buf_addf(&body, "{%s,%s}", asked, fields);
     int rc = genreq_parse(g, dialect, buf_bytes(&body), err);
     genreq_release(g);
     buf_release(&body);
@@ -436,6 +444,7 @@ TEST(a_chat_may_bound_what_is_thought) {
         {"\"thinking_budget_tokens\":100", 100, "thinking_budget_tokens", false},
         {"\"reasoning_budget\":7", 7, "reasoning_budget", false},
         {"\"reasoning\":{\"max_tokens\":100}", 100, "reasoning.max_tokens", false},
+        {"\"reasoning_budget_tokens\":7", 7, "reasoning_budget_tokens", false},
         {"\"reasoning_budget\":7,\"thinking_token_budget\":7", 7, "thinking_token_budget", false},
         {"\"reasoning_budget\":7,\"thinking_token_budget\":8", 0, "thinking_token_budget", true},
     };
@@ -569,6 +578,69 @@ TEST(no_path_is_silent_about_a_field_of_another) {
     EXPECT(seen > 5000);
 }
 
+/* The same of what makes vectors of texts, or compares them. */
+TEST(no_path_of_texts_is_silent_about_a_field_of_another) {
+    static const struct field_set *const SETS[] = {
+        &fields_embeddings, &fields_llama_embedding,   &fields_ollama_embed,
+        &fields_pooling,    &fields_ollama_embeddings, &fields_cohere_embed,
+        &fields_encode,     &fields_classify,          &fields_rerank,
+        &fields_score,      &fields_label_scores,      &fields_generative_scoring,
+    };
+    static const char *const SILENT[] = {
+        /* what is asked: where it is missing, that is an error */
+        "input",
+        "content",
+        "prompt",
+        "text",
+        "texts",
+        "input_ids",
+        "inputs",
+        "data",
+        "query",
+        "documents",
+        "text_1",
+        "text_2",
+        "data_1",
+        "data_2",
+        "queries",
+        "items",
+        "label_token_ids",
+        /* nobody's concern */
+        "user",
+        "priority",
+        "cache_salt",
+        "options",
+        "sampling_params",
+        "rid",
+        "request_id",
+        "max_tokens",
+        /* what is said of an answer that is not there */
+        "apply_softmax",
+        "item_first",
+        "raw_scores",
+        "activation",
+        "is_cross_encoder_request",
+        "embed_dtype",
+        "endianness",
+        "video_data",
+        "audio_data",
+        "input_embeds",
+        "mm_processor_kwargs",
+    };
+    for (size_t s = 0; s < ARRAY_LEN(SETS); s++)
+        for (size_t t = 0; t < SETS[s]->table_count; t++)
+            for (size_t i = 0; i < SETS[s]->tables[t]->row_count; i++) {
+                const struct field *f = &SETS[s]->tables[t]->rows[i];
+                bool silent = f->kind == FIELD_PASSED;
+                for (size_t k = 0; k < ARRAY_LEN(SILENT); k++)
+                    silent |= strcmp(f->name, SILENT[k]) == 0;
+                for (size_t k = 0; k < ARRAY_LEN(SETS) && !silent; k++)
+                    if (!field_find(SETS[k], bytes_str(f->name)))
+                        check_fail(__FILE__, __LINE__, "set %zu passes over '%s' of set %zu", k,
+                                   f->name, s);
+            }
+}
+
 TEST(a_field_of_another_path_is_refused_with_its_name_here) {
     static const struct {
         enum genreq_dialect dialect;
@@ -592,6 +664,20 @@ TEST(a_field_of_another_path_is_refused_with_its_name_here) {
         {GENREQ_OLLAMA_CHAT, "\"temperature\":0", "temperature", "use options"},
         {GENREQ_OLLAMA_CHAT, "\"options\":{\"temperature\":0}", "", NULL},
         {GENREQ_OLLAMA_CHAT, "\"max_tokens\":5", "max_tokens", "use options.num_predict"},
+        {GENREQ_OLLAMA_CHAT, "\"options\":{\"max_tokens\":5}", "max_tokens", "use num_predict"},
+        {GENREQ_OLLAMA_CHAT, "\"options\":{\"format\":\"json\"}", "format", "beside options"},
+        {GENREQ_OLLAMA_CHAT, "\"options\":{\"n\":1,\"num_gqa\":1}", "", NULL},
+        {GENREQ_OLLAMA_GENERATE, "\"continue_final_message\":true", "continue_final_message",
+         "offered"},
+        {GENREQ_OLLAMA_GENERATE, "\"width\":512", "width", "is not offered by this server"},
+        {GENREQ_RESPONSES, "\"previous_input_messages\":[{}]", "previous_input_messages",
+         "use input"},
+        {GENREQ_MESSAGES, "\"max_tokens_to_sample\":5", "max_tokens_to_sample", "use max_tokens"},
+        {GENREQ_GENERATE, "\"audio_data\":[\"x\"]", "audio_data", "is not offered"},
+        {GENREQ_GENERATE, "\"return_entropy\":true", "return_entropy", "is not offered"},
+        {GENREQ_COMPLETIONS, "\"num_beams\":4", "num_beams", "is not offered"},
+        {GENREQ_COMPLETIONS, "\"num_beams\":1,\"guidance_scale\":1", "", NULL},
+        {GENREQ_COMPLETIONS, "\"max_length\":5", "max_length", "use max_tokens"},
     };
     for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
         struct genreq g;
