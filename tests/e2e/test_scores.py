@@ -2,6 +2,8 @@
 transformers."""
 import json
 import math
+import shutil
+import tempfile
 from pathlib import Path
 
 from serve import Serve
@@ -109,6 +111,29 @@ def test_rerankers_that_write():
             assert cut["usage"]["prompt_tokens"] <= frame + 20 and any(abs(cut["data"][0]["score"] - f["data"][0]["score"]) < 1e-6 for f in fits), cut
             status, got, _ = s.post("/v1/score", {"text_1": "fox", "text_2": "fox", "truncate_prompt_tokens": 3})
             assert status == 400 and "without any text" in got["error"]["message"], got
+
+
+def test_rerankers_by_their_modules():
+    """The module LogitScore, as sentence-transformers saves it, in place of --score-tokens: of two tokens, of one, and without the sigmoid."""
+    for name, want in expected("modules").items():
+        both, one = want["modules"]["tokens"], {"true_token_id": want["modules"]["tokens"]["true_token_id"], "false_token_id": None}
+        texts = {"text_1": [p[0] for p in want["judged"]], "text_2": [p[1] for p in want["judged"]]}
+        for tokens, activation, scores in ((both, "torch.nn.modules.activation.Sigmoid", want["scores"]), (one, None, want["modules"]["of_one"]),
+                                           (both, "torch.nn.modules.linear.Identity", want["modules"]["bare"])):
+            with tempfile.TemporaryDirectory() as folder:
+                shutil.copytree(GOLDENS / name, folder, dirs_exist_ok=True)
+                files = {"modules.json": [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.base.modules.transformer.Transformer"},
+                                          {"idx": 1, "name": "1", "path": "1_LogitScore", "type": "sentence_transformers.cross_encoder.modules.logit_score.LogitScore"}],
+                         "1_LogitScore/config.json": {**tokens, "module_input_name": "causal_logits"},
+                         "config_sentence_transformers.json": {"model_type": "CrossEncoder", **({"activation_fn": activation} if activation else {})}}
+                (Path(folder) / "1_LogitScore").mkdir()
+                for file, content in files.items():
+                    (Path(folder) / file).write_text(json.dumps(content))
+                with Serve(model=folder, args=["--compute", "f32"]) as s:
+                    status, got, _ = s.post("/v1/score", texts)
+                    assert status == 200 and near([d["score"] for d in got["data"]], scores), (name, tokens, activation, got, scores)
+                    status, got, _ = s.post("/v1/completions", {"prompt": "x", "max_tokens": 1})
+                    assert status == 400 and "writes no text" in got["error"]["message"], got
 
 
 def test_gguf_files():

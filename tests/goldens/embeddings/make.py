@@ -279,7 +279,19 @@ def make_judge(name, seed):
             ends = [model(**tokenizer(prompt(q, d, instruction), return_tensors="pt", return_token_type_ids=False)).logits[0, -1] for q, d in PAIRS]
         return [float(f"{torch.sigmoid(e[yes] - e[no]).item():.8g}") for e in ends]
     instruction = "Find a text about a fox"
-    return {"judged": PAIRS, "args": ["--score-tokens", "yes,no"], "scores": scores(""), "instruction": instruction, "instructed": scores(instruction)}
+    made = {"judged": PAIRS, "args": ["--score-tokens", "yes,no"], "scores": scores(""), "instruction": instruction, "instructed": scores(instruction)}
+    return made | {"modules": by_modules(os.path.join(HERE, name), made["scores"])} if template else made
+
+
+def by_modules(folder, scores):
+    """sentence-transformers' own form of such a model: the module LogitScore, of two tokens and of one, through the sigmoid and bare."""
+    judge = CrossEncoder(folder, device="cpu")
+    score = judge[1]
+    assert abs(judge.predict(PAIRS) - scores).max() < 1e-6
+    tokens = {"true_token_id": score.true_token_id, "false_token_id": score.false_token_id}
+    bare = judge.predict(PAIRS, activation_fn=torch.nn.Identity())
+    score.false_token_id = None
+    return {"tokens": tokens, "bare": short(bare), "of_one": short(judge.predict(PAIRS))}
 
 
 def main():
