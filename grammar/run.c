@@ -190,6 +190,14 @@ static uint32_t step_alike(const struct program *p, uint32_t state, uint8_t byte
     return FA_NONE;
 }
 
+uint32_t run_alike(const struct grammar_run *run, uint32_t set, uint8_t byte) {
+    const struct thread_set s = run->sets.items[set];
+    uint32_t lo = 0, hi = 255;
+    for (uint32_t i = 0; i < s.count; i++)
+        (void)step_alike(run->program, run->threads.items[s.first + i].state, byte, &lo, &hi);
+    return hi;
+}
+
 /* What follows a set whose frames change with every byte; it is not kept. */
 static uint32_t find_unique_next(struct grammar_run *run, uint32_t set, uint8_t byte) {
     const struct thread_set s = run->sets.items[set];

@@ -137,6 +137,8 @@ static inline uint32_t run_next(struct grammar_run *run, uint32_t set, uint8_t b
     }
     return run_find_next(run, set, byte);
 }
+/* The last byte that takes each thread of the set where this one does. */
+uint32_t run_alike(const struct grammar_run *run, uint32_t set, uint8_t byte);
 /* The set of these threads and all that they reach without a byte. */
 uint32_t run_set_of(struct grammar_run *run, const struct thread *threads, size_t count);
 /* The set in a run's tables that has the threads of one in another's. Of unique items an exact run

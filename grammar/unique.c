@@ -334,7 +334,8 @@ struct reached {
 typedef VEC(struct reached) reached_vec;
 
 /* Looks for a set for which `holds`, from one on; true: it is the last of *open. So is what stands
- * there when too many were looked at: then it is held to be. */
+ * there when too many were looked at: then it is held to be. While no item may end, texts make no
+ * difference: of bytes that lead to the same states one is looked at. */
 static bool search(struct grammar_run *exact, uint32_t set,
                    bool (*holds)(struct grammar_run *exact, uint32_t set), reached_vec *open) {
     bool found = holds(exact, set);
@@ -342,6 +343,8 @@ static bool search(struct grammar_run *exact, uint32_t set,
     for (size_t at = 0; at < open->count && !found && !exact->failed; at++)
         for (uint32_t c = 0; c < 256 && !found; c++) {
             uint32_t next = run_next(exact, open->items[at].set, (uint8_t)c);
+            if (exact->within)
+                c = run_alike(exact, open->items[at].set, (uint8_t)c);
             bool known = next == SET_DEAD || exact->sets.items[next].lives == NO;
             for (size_t k = 0; k < open->count && !known; k++)
                 known = open->items[k].set == next;
