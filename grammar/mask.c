@@ -82,9 +82,8 @@ struct way {
 };
 
 static void way_to(struct way *way, const struct grammar_run *run, uint32_t depth, uint32_t set) {
-    uint32_t row = run->sets.items[set].next;
     way->sets[depth] = set;
-    way->rows[depth] = row ? run_row(run, row - 1) : NULL;
+    way->rows[depth] = run->sets.items[set].row;
 }
 
 /* What follows the set at this depth; SET_DEAD: the byte may not come. */
@@ -176,6 +175,10 @@ static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, 
             if (noted)
                 vec_push(&any->nodes, i);
             i = node->end;
+            continue;
+        }
+        if (node->end == i + 1) {
+            i++;
             continue;
         }
         way_to(&way, run, depth, next);

@@ -212,21 +212,26 @@ static uint32_t find_unique_next(struct grammar_run *run, uint32_t set, uint8_t 
     return close_work(run);
 }
 
+/* A row of which nothing is known yet. */
+static uint32_t *new_row(struct grammar_run *run) {
+    uint32_t place = run->row_count++ % ROWS_A_BLOCK;
+    if (!place) {
+        uint32_t *block = mem_alloc(ROW_BLOCK_BYTES);
+        vec_push(&run->row_blocks, block);
+    }
+    uint32_t *row = run->row_blocks.items[run->row_blocks.count - 1] + (size_t)place * 256;
+    memset(row, 0xff, 256 * sizeof *row);
+    run->failed |= run_tables_size(run) > RUN_BYTES_MAX;
+    return row;
+}
+
 uint32_t run_find_next(struct grammar_run *run, uint32_t set, uint8_t byte) {
     if (set == SET_DEAD || run->failed)
         return SET_DEAD;
     if (run->sets.items[set].unique)
         return find_unique_next(run, set, byte);
-    if (!run->sets.items[set].next) {
-        if (run->row_count % ROWS_A_BLOCK == 0) {
-            uint32_t *block = mem_alloc(ROW_BLOCK_BYTES);
-            vec_push(&run->row_blocks, block);
-        }
-        memset(run_row(run, run->row_count), 0xff, 256 * sizeof(uint32_t));
-        run->sets.items[set].next = ++run->row_count;
-        if (run_tables_size(run) > RUN_BYTES_MAX)
-            run->failed = true;
-    }
+    if (!run->sets.items[set].row)
+        run->sets.items[set].row = new_row(run);
     const struct thread_set s = run->sets.items[set];
     run->work.count = 0;
     uint32_t lo = 0, hi = 255; /* bytes that take each thread where this one does */
@@ -236,9 +241,9 @@ uint32_t run_find_next(struct grammar_run *run, uint32_t set, uint8_t byte) {
         if (to != FA_NONE)
             push_thread(run, to, t.frame);
     }
-    uint32_t to = close_work(run), *row = run_row(run, s.next - 1);
+    uint32_t to = close_work(run);
     for (uint32_t c = lo; c <= hi && !run->failed; c++)
-        row[c] = to;
+        s.row[c] = to;
     return to;
 }
 

@@ -48,7 +48,8 @@ struct thread_set {
     uint8_t frees; /* of a run with an exact one: whether its item may have a free string yet */
     uint8_t lives; /* of an exact run: what unique_lives found; 0: it was not asked */
     bool unique;   /* of an exact run: a thread's frame is so; nothing that follows is kept */
-    uint32_t next; /* 1 + the row of what follows, or 0 */
+    uint32_t
+        *row; /* [256], borrowed of row_blocks: what follows, or NEXT_UNKNOWN; NULL: none yet */
     uint32_t mask; /* 1 + its place in run.masks, or 0 */
 };
 enum { SET_DEAD = 0, NEXT_UNKNOWN = 0xffffffff, ROWS_A_BLOCK = 16 };
@@ -123,18 +124,11 @@ uint32_t run_object_with(struct grammar_run *run, struct frame f, uint32_t label
 
 /* The set behind a byte; SET_DEAD when it may not come. */
 uint32_t run_find_next(struct grammar_run *run, uint32_t set, uint8_t byte);
-/* The row of this number. */
-static inline uint32_t *run_row(const struct grammar_run *run, uint32_t row) {
-    return run->row_blocks.items[row / ROWS_A_BLOCK] + (size_t)(row % ROWS_A_BLOCK) * 256;
-}
 /* The same, from the row of known sets where it has the byte. */
 static inline uint32_t run_next(struct grammar_run *run, uint32_t set, uint8_t byte) {
-    uint32_t row = run->sets.items[set].next;
-    if (row) {
-        uint32_t to = run_row(run, row - 1)[byte];
-        if (to != NEXT_UNKNOWN)
-            return to;
-    }
+    const uint32_t *row = run->sets.items[set].row;
+    if (row && row[byte] != NEXT_UNKNOWN)
+        return row[byte];
     return run_find_next(run, set, byte);
 }
 /* The last byte that takes each thread of the set where this one does. */
