@@ -34,17 +34,25 @@ static struct text_bytes text_bytes_none(void) {
 }
 
 static bool text_bytes_empty(struct text_bytes b) {
-    return !(b.bits[0] | b.bits[1] | b.bits[2]);
+    return !(b.bits[0] | b.bits[1]);
 }
 
 static struct text_bytes text_bytes_both(struct text_bytes a, struct text_bytes b) {
-    return (struct text_bytes){
-        {a.bits[0] & b.bits[0], a.bits[1] & b.bits[1], a.bits[2] & b.bits[2]}};
+    return (struct text_bytes){{a.bits[0] & b.bits[0], a.bits[1] & b.bits[1]}};
 }
 
 static struct text_bytes text_bytes_either(struct text_bytes a, struct text_bytes b) {
-    return (struct text_bytes){
-        {a.bits[0] | b.bits[0], a.bits[1] | b.bits[1], a.bits[2] | b.bits[2]}};
+    return (struct text_bytes){{a.bits[0] | b.bits[0], a.bits[1] | b.bits[1]}};
+}
+
+static uint32_t text_bytes_count(struct text_bytes b) {
+    return (uint32_t)(__builtin_popcountll(b.bits[0]) + __builtin_popcountll(b.bits[1]));
+}
+
+/* How much text there is of these: all above ASCII counts as one. */
+static uint32_t text_amount(struct text_bytes b) {
+    struct text_bytes ascii = text_bytes_both(b, text_bytes_range(0, TEXT_WITHIN - 1));
+    return text_bytes_count(ascii) + text_bytes_have(b, TEXT_WITHIN);
 }
 
 static bool text_bytes_touch(struct text_bytes a, struct text_bytes b) {
@@ -146,15 +154,29 @@ static uint32_t pair_nodes(const struct trie *t, uint32_t pair) {
     return pair == PAIR_NONE ? UINT32_MAX : t->pair_first[pair + 1] - t->pair_first[pair];
 }
 
-/* What an obstacle is with this byte in front of it. The rarest pair is kept. */
-static struct obstacle with_byte(const struct search *x, struct obstacle o, uint8_t byte) {
-    bool plain = vocab_is_plain(byte);
+/* What an obstacle is with a byte of this class in front of it. The rarest pair is kept. */
+static struct obstacle with_byte(const struct search *x, struct obstacle o, uint32_t c) {
+    uint8_t byte = c < TEXT_CONTROLS ? 0 : (uint8_t)(c - TEXT_CONTROLS + 0x20);
+    bool plain = c < TEXT_WITHIN && vocab_is_plain(byte);
     uint32_t pair = plain && o.first != FIRST_ANY ? byte_pair(byte, o.first) : PAIR_NONE;
-    text_bytes_add(&o.all, byte);
+    text_bytes_add(&o.all, c);
     if (pair_nodes(x->trie, pair) < pair_nodes(x->trie, o.pair))
         o.pair = (uint16_t)pair;
     o.first = plain ? byte : FIRST_ANY;
     return o;
+}
+
+/* The same within a character. Which bytes it is of is told in front of it; `o` without a length: it is
+ * refused here. */
+static void add_within(struct search *x, uint32_t at, struct obstacle o) {
+    if (!o.len) {
+        text_bytes_add(&o.all, TEXT_WITHIN);
+        o.first = FIRST_WITHIN;
+    } else if (o.first != FIRST_WITHIN) {
+        o.first = FIRST_ANY;
+    }
+    o.len++;
+    add_obstacle(x, at, o);
 }
 
 /* Adds to a set what an obstacle is with one of these bytes in front of it. */
@@ -164,16 +186,23 @@ static void add_behind(struct search *x, uint32_t at, struct text_bytes bytes, s
         x->f->room = LENGTH_MAX;
         return;
     }
+    if (x->f->sets[at].state != TEXT_BEGIN) {
+        add_within(x, at, o);
+        return;
+    }
     o.len = ++any.len;
     any.first = FIRST_ANY;
     if (is_known(&x->f->sets[at], &any))
         return;
+    /* of a whole character above ASCII one class tells enough */
+    if (o.len > 2 && o.first != FIRST_WITHIN &&
+        text_bytes_within(bytes, text_bytes_range(TEXT_LEADS, TEXT_OTHER - 1)))
+        bytes = text_bytes_range(TEXT_WITHIN, TEXT_WITHIN);
     if (text_bytes_count(bytes) <= FEW_BYTES) {
         for (size_t w = 0; w < ARRAY_LEN(bytes.bits); w++)
-            for (uint32_t left = bytes.bits[w]; left; left &= left - 1) {
-                uint32_t c = 0x20u + (uint32_t)w * 32 + (uint32_t)__builtin_ctz(left);
-                uint8_t byte = c == TEXT_ABOVE_ASCII ? 0x80 : (uint8_t)c;
-                add_obstacle(x, at, with_byte(x, o, byte));
+            for (uint64_t left = bytes.bits[w]; left; left &= left - 1) {
+                uint32_t c = (uint32_t)w * 64 + (uint32_t)__builtin_ctzll(left);
+                add_obstacle(x, at, with_byte(x, o, c));
             }
         return;
     }
@@ -185,6 +214,7 @@ static void add_behind(struct search *x, uint32_t at, struct text_bytes bytes, s
 
 /* ---- sets ---- */
 
+/* The edge between two sets, one of those from `first` on, or a new one. */
 static struct edge *edge_to(struct search *x, size_t first, uint32_t from, uint32_t to) {
     for (size_t i = x->edges.count; i-- > first;)
         if (x->edges.items[i].to == to)
@@ -193,69 +223,147 @@ static struct edge *edge_to(struct search *x, size_t first, uint32_t from, uint3
     return &x->edges.items[x->edges.count - 1];
 }
 
-/* Of some bytes of text, those that may come; above ASCII all or nothing. */
+/* Bytes side by side that lead on from between two characters, or within one. */
+struct span {
+    uint8_t lo, hi, to; /* to: enum text_state */
+};
+enum { SPANS_MAX = 12 };
+static const struct {
+    uint32_t count;
+    struct span spans[SPANS_MAX];
+} SPANS[TEXT_NONE] = {
+    [TEXT_BEGIN] = {11,
+                    {{0x00, 0x7f, TEXT_BEGIN},
+                     {0xc2, 0xdf, TEXT_1},
+                     {0xe0, 0xe0, TEXT_E0},
+                     {0xe1, 0xe1, TEXT_2},
+                     {0xe2, 0xe2, TEXT_E2},
+                     {0xe3, 0xec, TEXT_2},
+                     {0xed, 0xed, TEXT_ED},
+                     {0xee, 0xef, TEXT_2},
+                     {0xf0, 0xf0, TEXT_F0},
+                     {0xf1, 0xf3, TEXT_3},
+                     {0xf4, 0xf4, TEXT_F4}}},
+    [TEXT_1] = {1, {{0x80, 0xbf, TEXT_BEGIN}}},
+    [TEXT_2] = {1, {{0x80, 0xbf, TEXT_1}}},
+    [TEXT_3] = {1, {{0x80, 0xbf, TEXT_2}}},
+    [TEXT_E0] = {1, {{0xa0, 0xbf, TEXT_1}}},
+    [TEXT_E2] = {2, {{0x80, 0x80, TEXT_E2_80}, {0x81, 0xbf, TEXT_1}}},
+    [TEXT_E2_80] = {2, {{0x80, 0xa7, TEXT_BEGIN}, {0xaa, 0xbf, TEXT_BEGIN}}},
+    [TEXT_ED] = {1, {{0x80, 0x9f, TEXT_1}}},
+    [TEXT_F0] = {1, {{0x90, 0xbf, TEXT_2}}},
+    [TEXT_F4] = {1, {{0x80, 0x8f, TEXT_2}}},
+};
+
+/* The last byte up to `hi` that follows as `lo` does; *next: the set behind them. */
+static uint32_t span_alike(struct grammar_run *run, uint32_t set, uint32_t lo, uint32_t hi,
+                           uint32_t *next) {
+    uint32_t last = lo;
+    *next = run_next(run, set, (uint8_t)lo);
+    const uint32_t *row = run->sets.items[set].row;
+    while (row && last < hi && row[last + 1] == *next)
+        last++;
+    return last;
+}
+
+/* Of these, those that may come; of a class all or nothing. */
 static struct text_bytes bytes_behind(struct grammar_run *run, uint32_t set,
                                       struct text_bytes may) {
-    for (uint32_t c = 0x20; c < 0xf5; c++)
-        if (text_step(TEXT_BEGIN, (uint8_t)c) != TEXT_NONE && text_bytes_have(may, (uint8_t)c) &&
-            run_next(run, set, (uint8_t)c) == SET_DEAD)
-            text_bytes_drop(&may, (uint8_t)c);
+    for (uint32_t i = 0; i < SPANS[TEXT_BEGIN].count; i++) {
+        const struct span s = SPANS[TEXT_BEGIN].spans[i];
+        for (uint32_t lo = s.lo, next; lo <= s.hi; lo++) {
+            if (!text_bytes_have(may, text_class((uint8_t)lo)))
+                continue;
+            uint32_t hi = span_alike(run, set, lo, s.hi, &next);
+            if (next == SET_DEAD)
+                text_bytes_drop(&may,
+                                text_bytes_range(text_class((uint8_t)lo), text_class((uint8_t)hi)));
+            lo = hi;
+        }
+    }
     return may;
+}
+
+static bool leads_nowhere(const struct search *x, uint32_t next, uint8_t to);
+
+/* One of the characters that end behind this set does so. */
+static bool ends_nowhere(const struct search *x, uint32_t set, uint8_t state) {
+    enum { SETS_MAX = 4 }; /* a character that leads to more is left out, too */
+    uint32_t sets = 0;
+    for (uint32_t i = 0; i < SPANS[state].count; i++) {
+        const struct span s = SPANS[state].spans[i];
+        for (uint32_t lo = s.lo, next; lo <= s.hi; lo++) {
+            lo = span_alike(x->run, set, lo, s.hi, &next);
+            if (++sets > SETS_MAX || leads_nowhere(x, next, s.to))
+                return true;
+        }
+    }
+    return false;
 }
 
 /* Nothing comes behind this byte, or little of what comes elsewhere. */
 static bool leads_nowhere(const struct search *x, uint32_t next, uint8_t to) {
     if (next == SET_DEAD)
         return true;
-    if (to != TEXT_BEGIN || x->f->slots[slot_of(x->f, next, to)])
+    if (x->f->slots[slot_of(x->f, next, to)])
         return false;
+    if (to != TEXT_BEGIN)
+        return ends_nowhere(x, next, to);
     struct text_bytes behind = bytes_behind(x->run, next, x->f->may);
-    return text_bytes_count(behind) * 4 < text_bytes_count(x->f->may) * 3;
+    return text_amount(behind) * 4 < text_amount(x->f->may) * 3;
+}
+
+/* What a set leads to by some bytes. */
+struct behind {
+    size_t first;                    /* of its edges */
+    struct text_bytes dead, unknown; /* nothing comes; there is no room for another set */
+};
+
+/* Notes that these bytes lead from a set to another. */
+static void note_bytes(struct search *x, uint32_t at, struct text_bytes bytes, uint32_t next,
+                       uint8_t to, struct behind *out) {
+    uint32_t depth = x->f->sets[at].depth + 1u;
+    uint32_t place = next == SET_DEAD ? 0 : place_of(x->f, next, to, depth);
+    struct text_bytes *told = next == SET_DEAD         ? &out->dead
+                              : place == FREE_SETS_MAX ? &out->unknown
+                                                       : &edge_to(x, out->first, at, place)->bytes;
+    *told = text_bytes_either(*told, bytes);
 }
 
 /* Adds what follows a set, and what is refused there. A set for which there is no room may refuse
  * whatever comes behind it. False: too many edges, or a letter that
  * is to stay leads nowhere. */
 static bool look_behind(struct search *x, uint32_t at) {
-    const struct free_set s = {
-        .set = x->f->sets[at].set, .state = x->f->sets[at].state, .depth = x->f->sets[at].depth};
-    struct text_bytes dead = {0}, unknown = {0};
-    uint32_t last = SET_DEAD; /* bytes side by side mostly lead to one place */
-    uint8_t last_to = TEXT_NONE;
-    struct text_bytes *bytes = NULL;
-    size_t first = x->edges.count;
-    if (s.depth == ROOM_ENOUGH) {
+    const uint32_t set = x->f->sets[at].set, state = x->f->sets[at].state;
+    struct behind behind = {.first = x->edges.count};
+    if (x->f->sets[at].depth == ROOM_ENOUGH) {
         add_obstacle(x, at, (struct obstacle){.pair = PAIR_NONE, .len = 1, .first = FIRST_ANY});
         return true;
     }
-    uint32_t begin = s.state == TEXT_BEGIN ? 0x20 : 0x80, end = s.state == TEXT_BEGIN ? 0xf5 : 0xc0;
-    for (uint32_t c = begin; c < end; c++) {
-        uint8_t to = text_step((enum text_state)s.state, (uint8_t)c);
-        if (to == TEXT_NONE || !text_bytes_have(x->f->may, (uint8_t)c))
-            continue;
-        uint32_t next = run_next(x->run, s.set, (uint8_t)c);
-        if (x->drops && (!bytes || next != last || to != last_to) && leads_nowhere(x, next, to)) {
-            text_bytes_drop(&x->f->may, (uint8_t)c);
-            if (x->letters && c >= 'a' && c <= 'z')
-                return false;
-            continue;
+    for (uint32_t i = 0; i < SPANS[state].count; i++) {
+        const struct span s = SPANS[state].spans[i];
+        for (uint32_t lo = s.lo, hi = lo, next; lo <= s.hi; lo = hi + 1) {
+            hi = lo;
+            if (!text_bytes_have(x->f->may, text_class((uint8_t)lo)))
+                continue;
+            hi = span_alike(x->run, set, lo, s.hi, &next);
+            struct text_bytes bytes =
+                text_bytes_range(text_class((uint8_t)lo), text_class((uint8_t)hi));
+            if (x->drops && state == TEXT_BEGIN && leads_nowhere(x, next, s.to)) {
+                text_bytes_drop(&x->f->may, bytes);
+                if (x->letters && hi >= 'a' && lo <= 'z')
+                    return false;
+                continue;
+            }
+            note_bytes(x, at, text_bytes_both(bytes, x->f->may), next, s.to, &behind);
         }
-        if (!bytes || next != last || to != last_to) {
-            uint32_t place = next == SET_DEAD ? 0 : place_of(x->f, next, to, s.depth + 1u);
-            bytes = next == SET_DEAD         ? &dead
-                    : place == FREE_SETS_MAX ? &unknown
-                                             : &edge_to(x, first, at, place)->bytes;
-            last = next;
-            last_to = to;
-        }
-        text_bytes_add(bytes, (uint8_t)c);
     }
     struct obstacle any = {.pair = PAIR_NONE, .first = FIRST_ANY};
-    if (!text_bytes_empty(dead))
-        add_behind(x, at, dead, any);
+    if (!text_bytes_empty(behind.dead))
+        add_behind(x, at, behind.dead, any);
     any.len = 1;
-    if (!text_bytes_empty(unknown))
-        add_behind(x, at, unknown, any);
+    if (!text_bytes_empty(behind.unknown))
+        add_behind(x, at, behind.unknown, any);
     return x->edges.count < EDGES_MAX;
 }
 
@@ -283,7 +391,9 @@ static bool go_back_all(struct search *x) {
             continue; /* another was found since that asks for less */
         for (uint32_t i = first[now.at]; i < first[now.at + 1]; i++, looks++) {
             const struct edge *e = &x->edges.items[order[i]];
-            add_behind(x, e->from, e->bytes, now.obstacle);
+            struct text_bytes bytes = text_bytes_both(e->bytes, x->f->may); /* some were dropped */
+            if (!text_bytes_empty(bytes))
+                add_behind(x, e->from, bytes, now.obstacle);
         }
     }
     mem_free(order);
@@ -292,16 +402,17 @@ static bool go_back_all(struct search *x) {
 
 static void find(struct search *x, uint32_t set) {
     struct free_text *f = x->f;
-    f->may = bytes_behind(x->run, set, text_bytes_all());
+    f->may =
+        bytes_behind(x->run, set, x->drops ? text_bytes_of_characters() : text_bytes_of_text());
     f->room = VOCAB_TOKEN_BYTES_MAX;
     f->count = 0;
-    if (text_bytes_count(f->may) < BYTES_MIN)
+    if (text_amount(f->may) < BYTES_MIN)
         return;
     memset(f->slots, 0, sizeof f->slots);
     (void)place_of(f, set, TEXT_BEGIN, 0);
     bool known = true;
     for (uint32_t i = 0; i < f->count && known; i++)
-        known = look_behind(x, i) && text_bytes_count(f->may) >= BYTES_MIN;
+        known = look_behind(x, i) && text_amount(f->may) >= BYTES_MIN;
     if (!known || !go_back_all(x))
         f->count = 0;
     vec_release(&x->edges);
@@ -310,13 +421,17 @@ static void find(struct search *x, uint32_t set) {
 
 /* Most letters lead on to text, not each to the next letter of some word. */
 static bool is_prose(struct grammar_run *run, uint32_t set) {
-    struct text_bytes may = bytes_behind(run, set, text_bytes_all());
-    uint32_t letters = 0, some = text_bytes_count(may) * 3 / 4;
+    struct text_bytes may = bytes_behind(run, set, text_bytes_of_text());
+    uint32_t letters = 0, some = text_amount(may) * 3 / 4;
     for (uint8_t c = 'a'; c <= 'z'; c++) {
-        uint32_t next = text_bytes_have(may, c) ? run_next(run, set, c) : SET_DEAD;
-        letters += next != SET_DEAD && text_bytes_count(bytes_behind(run, next, may)) >= some;
+        uint32_t next = text_bytes_have(may, text_class(c)) ? run_next(run, set, c) : SET_DEAD;
+        letters += next != SET_DEAD && text_amount(bytes_behind(run, next, may)) >= some;
     }
     return letters > 13;
+}
+
+bool free_text_may_begin(struct grammar_run *run, uint32_t set) {
+    return text_amount(bytes_behind(run, set, text_bytes_of_characters())) >= BYTES_MIN;
 }
 
 void free_text_find(struct free_text *f, struct grammar_run *run, const struct trie *t,
@@ -343,7 +458,7 @@ bool free_text_covers(const struct free_text *f, uint32_t set, const struct trie
 
 uint32_t free_text_pairs(const struct free_text *f, uint16_t *pairs) {
     if (!f->count || f->room < VOCAB_TOKEN_BYTES_MAX ||
-        !text_bytes_within(text_bytes_all(), f->may))
+        !text_bytes_within(text_bytes_of_text(), f->may))
         return 0;
     const struct free_set *s = &f->sets[0];
     for (uint32_t i = 0; i < s->count; i++) {

@@ -32,9 +32,13 @@ struct obstacle {
     struct text_bytes all, some; /* every one of these; one of these, unless there are none */
     uint16_t pair;               /* these two side by side (byte_pair), or PAIR_NONE */
     uint8_t len;                 /* at least so many bytes, the refused one included */
-    uint8_t first;               /* the plain byte that it begins with, or FIRST_ANY */
+    uint8_t first;               /* the plain byte that it begins with, or one of these: */
 };
-enum { PAIR_NONE = UINT16_MAX, FIRST_ANY = UINT8_MAX };
+enum {
+    PAIR_NONE = UINT16_MAX,
+    FIRST_ANY = UINT8_MAX,
+    FIRST_WITHIN = FIRST_ANY - 1, /* what is left of the character that is refused */
+};
 struct free_set {
     uint32_t set;
     uint8_t state; /* enum text_state */
@@ -51,6 +55,8 @@ struct free_text {
     uint16_t slots[FREE_SLOTS]; /* 1 + a place in sets, by hash */
 };
 
+/* Enough bytes may come behind the set for text. */
+bool free_text_may_begin(struct grammar_run *run, uint32_t set);
 /* What goes on from `set`. The trie says which pairs are rare. */
 void free_text_find(struct free_text *f, struct grammar_run *run, const struct trie *t,
                     uint32_t set);

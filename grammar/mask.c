@@ -162,9 +162,12 @@ static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, 
         bool dead = next == SET_DEAD;
         bool noted = !dead && any && is_any_key(run, way.sets[depth - 1], next, any);
         if (looked == look_at) {
+            uint32_t from = 0;
+            while (from + 1 < depth && !free_text_may_begin(run, way.sets[from]))
+                from++;
             text = mem_alloc(sizeof *text);
-            free_text_find(text, run, t, set);
-            if (!any && allow_but_pairs(run, text, set, bits)) {
+            free_text_find(text, run, t, way.sets[from]);
+            if (!any && !from && allow_but_pairs(run, text, set, bits)) {
                 mem_free(text);
                 return looked + walk(run, &run->vocab->texts.others, set, min, max, NULL, bits);
             }

@@ -450,8 +450,8 @@ static bool step_near(struct grammar_run *exact, const struct near_step *before,
                       struct near_step *now, uint32_t *bits) {
     const struct trie *t = &exact->vocab->all;
     const struct trie_node *node = &t->nodes.items[i], *behind = node + 1;
-    bool stays = before->body && text_bit(node->byte) != text_bit(TEXT_OTHER) &&
-                 !text_bytes_have(t->below[i], TEXT_OTHER);
+    bool stays = before->body && (node->byte >= 0x80 || vocab_is_plain(node->byte)) &&
+                 text_bytes_within(t->below[i], text_bytes_of_text());
     if (stays || !byte_set_has(&before->next, node->byte))
         return false;
     now->loose = run_next(exact->loose, before->loose, node->byte);

@@ -168,23 +168,11 @@ bool vocab_is_text(struct bytes text) {
     return state == TEXT_BEGIN;
 }
 
-uint32_t text_bytes_count(struct text_bytes b) {
-    return (uint32_t)(__builtin_popcount(b.bits[0]) + __builtin_popcount(b.bits[1]) +
-                      __builtin_popcount(b.bits[2]));
-}
-
-struct text_bytes text_bytes_all(void) {
-    struct text_bytes all = {{UINT32_MAX, UINT32_MAX, UINT32_MAX}};
-    text_bytes_drop(&all, TEXT_OTHER);
-    return all;
-}
-
 /* ---- what lies below a node ---- */
 
-/* The state behind a byte, also of what is no text: there it begins behind the next ASCII byte. */
+/* The state behind a byte, also of what is no text: it begins behind ASCII. */
 static uint8_t text_behind(uint8_t state, uint8_t byte) {
-    uint8_t to = text_step((enum text_state)state, byte);
-    return to == TEXT_NONE && byte < 0x80 ? TEXT_BEGIN : to;
+    return byte < 0x80 ? TEXT_BEGIN : text_step((enum text_state)state, byte);
 }
 
 static void look_below(struct trie *t) {
@@ -196,10 +184,11 @@ static void look_below(struct trie *t) {
     for (uint32_t n = nodes[0].end; n-- > 0;) {
         struct text_bytes *below = &t->below[n];
         for (uint32_t i = n + 1; i < nodes[n].end; i = nodes[i].end) {
-            bool text = text_step((enum text_state)nodes[n].text, nodes[i].byte) != TEXT_NONE;
+            bool whole = nodes[i].text != TEXT_NONE &&
+                         (nodes[i].byte >= 0x80 || nodes[n].text == TEXT_BEGIN);
             for (size_t k = 0; k < ARRAY_LEN(below->bits); k++)
                 below->bits[k] |= t->below[i].bits[k];
-            text_bytes_add(below, text ? nodes[i].byte : TEXT_OTHER);
+            text_bytes_add(below, whole ? text_class(nodes[i].byte) : TEXT_OTHER);
             nodes[n].height = MAX(nodes[n].height, (uint8_t)(nodes[i].height + 1));
         }
     }

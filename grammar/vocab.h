@@ -51,34 +51,73 @@ enum { TEXT_ENDLESS = 0xffffffff };
 uint8_t text_step(enum text_state state, uint8_t byte);
 bool vocab_is_text(struct bytes text);
 
-/* Which bytes of text: a bit for each of plain ASCII (byte - 0x20), one for all above ASCII, and one
- * for what is no text. */
-struct text_bytes {
-    uint32_t bits[3];
-};
+/* The classes of bytes of which sets are made, in the order of their bytes: those of control
+ * characters, each other of ASCII alone, those within a character, and of first bytes above ASCII. */
 enum {
-    TEXT_ABOVE_ASCII = '\\',
-    TEXT_OTHER = '"'
-}; /* these two are not plain: their bits are free */
+    TEXT_CONTROLS = 6, /* in front of a space: \t, \n and \r alone, and what lies between them */
+    TEXT_WITHIN = TEXT_CONTROLS + 0x80 - 0x20,
+    TEXT_LEADS,                   /* 16 classes */
+    TEXT_OTHER = TEXT_LEADS + 16, /* what is in no whole character */
+};
 
-static inline uint32_t text_bit(uint8_t byte) {
-    return (byte >= 0x80 ? TEXT_ABOVE_ASCII : vocab_is_plain(byte) ? byte : TEXT_OTHER) - 0x20u;
+static inline uint32_t text_class(uint8_t byte) {
+    static const uint8_t LAST[] = {0xc2, 0xc3, 0xcf, 0xdf, 0xe0, 0xe1, 0xe2, 0xe3,
+                                   0xe9, 0xec, 0xed, 0xef, 0xf0, 0xf2, 0xf3, 0xf4};
+    uint32_t lead = 0;
+    if (byte >= 0x20 && byte < 0x80)
+        return TEXT_CONTROLS + byte - 0x20u;
+    if (byte < 0x20)
+        return (byte > 8u) + (byte > 9u) + (byte > 10u) + (byte > 12u) + (byte > 13u);
+    if (byte < 0xc0)
+        return TEXT_WITHIN;
+    if (byte < 0xc2 || byte > 0xf4)
+        return TEXT_OTHER;
+    while (byte > LAST[lead])
+        lead++;
+    return TEXT_LEADS + lead;
 }
-static inline bool text_bytes_have(struct text_bytes b, uint8_t byte) {
-    return b.bits[text_bit(byte) / 32] >> text_bit(byte) % 32 & 1;
+
+/* Some of these classes. */
+struct text_bytes {
+    uint64_t bits[2];
+};
+
+static inline bool text_bytes_have(struct text_bytes b, uint32_t c) {
+    return b.bits[c / 64] >> c % 64 & 1;
 }
-static inline void text_bytes_add(struct text_bytes *b, uint8_t byte) {
-    b->bits[text_bit(byte) / 32] |= UINT32_C(1) << text_bit(byte) % 32;
+static inline void text_bytes_add(struct text_bytes *b, uint32_t c) {
+    b->bits[c / 64] |= UINT64_C(1) << c % 64;
 }
-static inline void text_bytes_drop(struct text_bytes *b, uint8_t byte) {
-    b->bits[text_bit(byte) / 32] &= ~(UINT32_C(1) << text_bit(byte) % 32);
+static inline void text_bytes_drop(struct text_bytes *b, struct text_bytes these) {
+    b->bits[0] &= ~these.bits[0];
+    b->bits[1] &= ~these.bits[1];
 }
 static inline bool text_bytes_within(struct text_bytes a, struct text_bytes b) {
-    return !((a.bits[0] & ~b.bits[0]) | (a.bits[1] & ~b.bits[1]) | (a.bits[2] & ~b.bits[2]));
+    return !((a.bits[0] & ~b.bits[0]) | (a.bits[1] & ~b.bits[1]));
 }
-uint32_t text_bytes_count(struct text_bytes b);
-/* All of text. */
-struct text_bytes text_bytes_all(void);
+/* Classes from one to another, both included; last < 127. */
+static inline struct text_bytes text_bytes_range(uint32_t first, uint32_t last) {
+    uint32_t end = last + 1;
+    struct text_bytes range = {{first < 64 ? UINT64_MAX << first : 0,
+                                first < 64 ? UINT64_MAX : UINT64_MAX << (first - 64)}};
+    range.bits[0] &= end < 64 ? (UINT64_C(1) << end) - 1 : UINT64_MAX;
+    range.bits[1] &= end < 64 ? 0 : (UINT64_C(1) << (end - 64)) - 1;
+    return range;
+}
+/* All that whole characters are of. */
+static inline struct text_bytes text_bytes_of_characters(void) {
+    return (struct text_bytes){{UINT64_MAX, (UINT64_C(1) << (TEXT_OTHER - 64)) - 1}};
+}
+/* All that text is of. */
+static inline struct text_bytes text_bytes_of_text(void) {
+    struct text_bytes text = text_bytes_of_characters();
+    struct text_bytes not_text = {{(1 << TEXT_CONTROLS) - 1, 0}};
+    text_bytes_add(&not_text, text_class('"'));
+    text_bytes_add(&not_text, text_class('\\'));
+    text_bytes_add(&not_text, text_class(0x7f));
+    text_bytes_drop(&text, not_text);
+    return text;
+}
 
 /* Two plain bytes side by side, as a number. */
 enum { BYTE_PAIRS = 96 * 96 };
@@ -92,7 +131,7 @@ struct trie_node {
     uint32_t token_first; /* of the tokens that end here; they reach to the next node's first */
     uint8_t byte, depth;  /* depth of the first byte: 1 */
     uint8_t height;       /* bytes below it, of the longest token */
-    uint8_t text;         /* enum text_state behind its byte; begins again behind what is no text */
+    uint8_t text;         /* enum text_state behind its byte; begins again behind ASCII */
 };
 struct trie_token {
     uint32_t id;
@@ -101,8 +140,8 @@ struct trie_token {
 struct trie {
     VEC(struct trie_node) nodes; /* node 0: the root, without a byte; one more behind the last */
     VEC(struct trie_token) tokens;
-    /* [nodes.count - 1]: bytes in a node's subtree, without its own; TEXT_OTHER among them: that is
-     * not all text. NULL: not known */
+    /* [nodes.count - 1]: bytes in a node's subtree, without its own; TEXT_OTHER among them: those are
+     * not all whole characters, or U+2028 or U+2029. NULL: not known */
     struct text_bytes *below;
     uint32_t *pair_first; /* [BYTE_PAIRS + 1]: of the nodes whose byte ends a pair, in pair_nodes */
     uint32_t *pair_nodes;

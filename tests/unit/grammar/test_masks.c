@@ -116,21 +116,22 @@ TEST(a_mask_asked_for_again_is_the_same) {
 
 /* Every byte, and texts drawn from pieces of words, of characters, and of what ends a string. */
 static struct vocab *word_vocab(struct buf *texts, struct bytes *tokens, uint32_t count) {
-    static const char *const WORDS[] = {"ma",       "ak",
-                                        "ker",      "maker",
-                                        "ad",       "dm",
-                                        "min",      "admin",
-                                        "op",       "per",
-                                        "a",        "e",
-                                        "r",        "n",
-                                        "x",        " ",
-                                        "-",        "%",
-                                        "2f",       "zzzz",
-                                        "\xC3\xA9", "\xC3",
-                                        "\xA9",     "\xE4\xB8\xAD",
-                                        "\xE4\xB8", "\xE2\x80\xA8",
-                                        "\"",       "\\",
-                                        "\n"};
+    static const char *const WORDS[] = {"ma",          "ak",
+                                        "ker",         "maker",
+                                        "ad",          "dm",
+                                        "min",         "admin",
+                                        "op",          "per",
+                                        "a",           "e",
+                                        "r",           "n",
+                                        "x",           " ",
+                                        "-",           "%",
+                                        "2f",          "zzzz",
+                                        "\xC3\xA9",    "\xC3",
+                                        "\xA9",        "\xE4\xB8\xAD",
+                                        "\xE4\xB8",    "\xE2\x80\xA8",
+                                        "\"",          "\\",
+                                        "\n",          "\xC2\x85",
+                                        "\xE3\x80\x80"};
     size_t ends[1024] = {0};
     for (uint32_t i = 0; i + 1 < count; i++) {
         if (i < 256)
@@ -179,6 +180,10 @@ TEST(masks_beside_words_that_may_not_come) {
         {GRAMMAR_REGEX, "(?!.*(maker|admin)).*"},
         {GRAMMAR_REGEX, "([^%a]|%2f|a[^d]|ad[^m])*"},
         {GRAMMAR_REGEX, "(.|\\n){0,40}(maker)?"},
+        /* text of control characters and quotes, too, but not of some characters above ASCII */
+        {GRAMMAR_REGEX, "[^%\xC2\x85\xE3\x80\x80]*(\xE3\x80\x80[a-m]*)?"},
+        {GRAMMAR_GBNF, "root ::= (\"-\" [^\\n\\x85\\u2028]+ \"\\n\")+"},
+        {GRAMMAR_GBNF, "root ::= [^%\\x85]{2,30}"},
         {GRAMMAR_JSON_SCHEMA, "{\"type\":\"object\",\"patternProperties\":{\"^(?!.*maker)\":true},"
                               "\"additionalProperties\":false}"},
     };
