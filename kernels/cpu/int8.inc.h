@@ -240,24 +240,42 @@ ALWAYS_INLINE void unpack_Q5_K(const uint8_t *unit, uint32_t g, struct block *ou
         out->q[i] |= high_bits(high + i * BYTES, g, 1);
 }
 
-/* [LANES] d, [16][LANES] scales, low bits, high bits. */
+/* [LANES] d, [16][LANES] scales, then of each block 6 words: the values of words 0, 1, 2 and 4, 5, 6,
+ * each with two bits of words 3 and 7 above its own six. So a block lies together, and three of four
+ * words take one operation. */
 static void pack_Q6_K(const uint8_t *row, uint32_t lane, uint8_t *out) {
     memcpy(out + 2 * lane, row + 208, 2);
     out += 2 * LANES;
     for (uint32_t j = 0; j < 16; j++)
         out[j * LANES + lane] = row[192 + j];
-    put_words(out + 16 * LANES, lane, row, 48);
+    out += 16 * LANES;
+    for (uint32_t g = 0; g < 8; g++, out += 6 * BYTES) {
+        const uint8_t *low = row + g / 4 * 64 + g % 2 * 32, *high = row + 128 + g / 4 * 32;
+        const uint32_t low_bits = g % 4 / 2 * 4, high_bits = g % 4 * 2;
+        uint8_t u[32], words[24];
+        for (uint32_t i = 0; i < 32; i++)
+            u[i] = (uint8_t)((low[i] >> low_bits & 15) | (high[i] >> high_bits & 3) << 4);
+        for (uint32_t i = 0; i < 12; i++) {
+            words[i] = (uint8_t)(u[i] | u[12 + i % 4] >> i / 4 * 2 << 6);
+            words[12 + i] = (uint8_t)(u[16 + i] | u[28 + i % 4] >> i / 4 * 2 << 6);
+        }
+        put_words(out, lane, words, 6);
+    }
 }
+/* Words are shifted (high_bits); what comes from a neighbour's byte is masked away. */
 ALWAYS_INLINE void unpack_Q6_K(const uint8_t *unit, uint32_t g, struct block *out) {
-    const uint8_t *scales = unit + 2 * LANES, *low = scales + 16 * LANES,
-                  *high = low + (32 + g / 4 * WORDS) * BYTES;
+    const uint8_t *scales = unit + 2 * LANES + 2 * g * LANES,
+                  *words = unit + 18 * LANES + (size_t)g * 6 * BYTES;
     vf d = f_half(unit);
-    for (uint32_t j = 0; j < 2; j++)
-        out->scale[j] = d * f_signed(scales + (2 * g + j) * LANES);
-    half_nibbles(low + (g / 4 * 16 + g % 2 * 8) * BYTES, g % 4 / 2, out->q);
     UNROLL
-    for (int i = 0; i < WORDS; i++)
-        out->q[i] |= high_bits(high + i * BYTES, 2 * (g % 4), 3);
+    for (int j = 0; j < 2; j++, words += 3 * BYTES) {
+        vq v[3] = {q_at(words), q_at(words + BYTES), q_at(words + 2 * BYTES)}, *q = out->q + 4 * j;
+        out->scale[j] = d * f_signed(scales + j * LANES);
+        UNROLL
+        for (int i = 0; i < 3; i++)
+            q[i] = v[i] & 63;
+        q[3] = ((vq)((vu)v[0] >> 6) & 3) | ((vq)((vu)v[1] >> 4) & 12) | ((vq)((vu)v[2] >> 2) & 48);
+    }
 }
 
 /* [LANES] d, [8][LANES] signed scales, words. */
@@ -610,8 +628,8 @@ INT8_TYPES(UNPACK_UNIT)
 #define HAS_MINIMA(kind) ((kind) == KIND_4_MINIMA || (kind) == KIND_5_MINIMA)
 #define STREAMED_ROWS(kind)                                                                        \
     (STREAMS == 1                       ? 1                                                        \
-     : (kind) == KIND_HALVES            ? 3                                                        \
      : HAS_MINIMA(kind) && STREAMS == 4 ? 3                                                        \
+     : (kind) == KIND_HALVES            ? MIN(STREAMS - 1, 4)                                      \
      : HAS_MINIMA(kind)                 ? 4                                                        \
      : (kind) == KIND_4                 ? STREAMS                                                  \
                                         : MIN(STREAMS, 8))
