@@ -51,6 +51,7 @@ struct fake_scheduler {
 
 void fake_config_init(struct fake_config *c) {
     *c = (struct fake_config){.model_name = "fake",
+                              .run_tokens = 1,
                               .window = 64,
                               .token_low = 100,
                               .token_high = 2500,
@@ -352,7 +353,8 @@ static void add_logprobs(struct fake_scheduler *f, const struct sequence *s, uin
 /* Adds what a sequence makes in this step. */
 static void add_run(struct fake_scheduler *f, struct sequence *s) {
     bool full = f->config.window && s->next - s->acked >= f->config.window;
-    bool makes = !s->done && !s->paused && !full && s->next < s->length;
+    bool may = !s->done && !s->paused && !full;
+    uint32_t makes = may ? MIN(s->length - MIN(s->next, s->length), f->config.run_tokens) : 0;
     if (!makes && !s->fresh)
         return;
     vec_push(&f->requests, s->request);
@@ -360,12 +362,12 @@ static void add_run(struct fake_scheduler *f, struct sequence *s) {
     vec_push(&f->attempts, s->attempt);
     vec_push(&f->choices, s->choice);
     vec_push(&f->indexes, s->next);
-    vec_push(&f->counts, makes ? 1u : 0u);
+    vec_push(&f->counts, makes);
     vec_push(&f->cached, s->prompt_count / 16 * 16);
     vec_push(&f->flags, s->fresh ? WIRE_DELTA_ACCEPTED : 0u);
     s->fresh = false;
     uint32_t finish = WIRE_FINISH_NONE;
-    if (makes) {
+    for (uint32_t i = 0; i < makes; i++) {
         bool last = s->next + 1 == s->length;
         uint32_t token = last && s->stops ? s->stop_id : sequence_token(&f->config, s, s->next);
         vec_push(&f->tokens, token);

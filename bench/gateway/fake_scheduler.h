@@ -21,6 +21,7 @@ struct fake_config {
     const char *model_name;
     /* at least so long a step; 0: as fast as acknowledgements come */
     uint32_t step_us;
+    uint32_t run_tokens; /* of a sequence in a step, in one run */
     /* tokens of a sequence that may be unacknowledged; 0: no bound */
     uint32_t window;
     uint32_t token_low, token_high; /* ids it makes */

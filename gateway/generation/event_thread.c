@@ -19,6 +19,7 @@ void event_thread_free(struct event_thread **out) {
     CHECK(!thread->generations.first && !thread->opened && !thread->followers && !thread->resumes &&
           !thread->model_waiters && !thread->model_followers);
     submission_map_release(&thread->submissions);
+    long_runs_release(&thread->long_runs);
     outbox_release(&thread->outbox);
     buf_release(&thread->scratch.out);
     buf_release(&thread->scratch.piece);

@@ -12,6 +12,7 @@
 
 #include "gateway/gateway_state.h"
 #include "gateway/generation/generation_list.h"
+#include "gateway/generation/long_runs.h"
 #include "gateway/generation/outbox.h"
 #include "gateway/generation/submission_map.h"
 
@@ -50,6 +51,8 @@ struct event_thread {
     struct submission_map submissions;
     struct generation_list generations;
     bool round_goes_on;                 /* a turn was asked for, in which the round goes on */
+    struct long_runs long_runs;         /* that wait for their turn */
+    bool long_runs_go_on;               /* which was asked for */
     struct model_waiter *model_waiters; /* operators that add a model (model_control.h) */
     struct resume *resumes;    /* clients that ask for a stream, not yet answered (resume.h) */
     struct generation *opened; /* opened in this turn, not yet tried; NULL: none */

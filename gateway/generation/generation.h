@@ -59,9 +59,10 @@ struct generation {
     struct answer answer;
     /* of an answer in one piece: its bytes so far, and those taken for it of the gateway's room */
     uint64_t whole_bytes, room;
-    bool held;   /* tokens came that its client had no room for: they are asked for again */
-    bool stuck;  /* a choice was ended by its constraint */
-    bool paused; /* the client does not read; the scheduler was told to make no more */
+    bool held; /* tokens came that its client had no room for: they are asked for again */
+    uint64_t unread_bytes; /* written since the client last had read enough */
+    bool stuck;            /* a choice was ended by its constraint */
+    bool paused;           /* the client does not read; the scheduler was told to make no more */
     int64_t start_us, wait_until_ms, paused_ms;
     struct metric *metrics;     /* of its model (model_metrics.h); NULL: none yet, or a probe */
     struct metric *key_metrics; /* of its key (key_metrics.h); NULL: it has no name, or none yet */
@@ -120,6 +121,12 @@ void generation_submit_more(struct generation *gen);
 /* A run of tokens for one of its submissions. */
 void generation_on_run(struct submission *sub, const struct mail *mail,
                        const struct mail_item *item);
+/* The piece of a long run, which waits at the submission (long_runs.h). Whether the rest of the run is
+ * wanted: false if the submission has ended, has no room, or has taken nothing of the piece. */
+bool generation_on_piece(struct submission *sub, const struct mail *mail,
+                         const struct mail_item *piece);
+/* A long run of it waits no more. Never ends it. */
+void generation_on_long_run_end(struct submission *sub);
 /* The scheduler will not run this attempt. */
 void generation_on_reject(struct submission *sub, const struct mail_reject *reject);
 /* Ends it, after its client was told or is gone: writes its line of the log, cancels what runs and

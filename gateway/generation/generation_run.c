@@ -146,9 +146,10 @@ static enum choice_finish finish_of(uint32_t wire_finish) {
 
 /* A run may be a whole stream that is resumed: what its client has no room for is asked for again
  * when it has read. */
-static bool has_no_room(const struct answer *a) {
+static bool has_no_room(const struct generation *gen) {
     enum { ROOM_BYTES = 512 * 1024 }; /* past the server's high water, so that it tells of room */
-    return a->http && a->stream && a->scratch->out.len > ROOM_BYTES;
+    const struct answer *a = &gen->answer;
+    return a->http && a->stream && gen->unread_bytes + a->scratch->out.len > ROOM_BYTES;
 }
 
 /* A vector that nobody asked for, or of another width than the model's, is none: the choice ends with
@@ -239,7 +240,7 @@ static bool take_tokens(struct submission *sub, const struct mail *mail,
     for (uint32_t i = 0; mail_next_token(&cursor, &t); i++) {
         if (i < skip)
             continue;
-        if (has_no_room(a)) {
+        if (has_no_room(sub->generation)) {
             sub->generation->held = true;
             return false;
         }
@@ -391,7 +392,8 @@ static void take_run(struct submission *sub, const struct mail *mail, const stru
             metric_add(&gen->metrics[MODEL_METRIC_OUTPUT_TOKENS], item->token_count - skip);
         if (gen->key_metrics)
             metric_add(&gen->key_metrics[KEY_METRIC_OUTPUT_TOKENS], item->token_count - skip);
-        observe_latency(sub, item);
+        if (!item->goes_on)
+            observe_latency(sub, item);
     }
     bool room = true;
     if (answer_is_heard(a) && a->stream && !a->begun)
@@ -416,8 +418,11 @@ static void take_run(struct submission *sub, const struct mail *mail, const stru
         fail_for_memory(gen);
         return;
     }
+    gen->unread_bytes += thread->scratch.out.len;
     if (!answer_flush(a, thread->now_ms) || !room)
         generation_set_paused(gen, true);
+    else
+        gen->unread_bytes = 0;
     if (gen->open_choices == 0)
         complete(gen);
     else
@@ -440,6 +445,10 @@ void generation_on_run(struct submission *sub, const struct mail *mail,
     case DELIVERY_GAP:
         if (sub->generation->held)
             break; /* it asks when there is room */
+        if (sub->long_runs) {
+            sub->missed = true; /* it asks when they are taken */
+            break;
+        }
         metric_add(METRIC(GAPS), 1);
         if (ask)
             outbox_ask(&thread->outbox, &sub->delivery, item->choice);
@@ -455,6 +464,28 @@ void generation_on_run(struct submission *sub, const struct mail *mail,
                           item->choice);
         break;
     }
+}
+
+bool generation_on_piece(struct submission *sub, const struct mail *mail,
+                         const struct mail_item *piece) {
+    struct event_thread *thread = sub->thread;
+    struct u128 request = piece->request;
+    generation_on_run(sub, mail, piece);
+    if (submission_map_find(&thread->submissions, request) != sub)
+        return false;
+    const struct delivery *d = &sub->delivery;
+    return piece->choice < d->choice_count && !d->choices[piece->choice].finished &&
+           d->choices[piece->choice].count >= (uint64_t)piece->index + piece->token_count;
+}
+
+void generation_on_long_run_end(struct submission *sub) {
+    CHECK(sub->long_runs > 0);
+    if (--sub->long_runs || !sub->missed)
+        return;
+    sub->missed = false;
+    sub->generation->held = true;
+    if (!sub->generation->paused)
+        generation_ask(sub->generation);
 }
 
 /* ---- its client wants no more ---- */

@@ -47,6 +47,8 @@ struct submission {
     uint32_t prompt_idx;     /* of its request's prompts */
     uint32_t cached_tokens;  /* of the prompt; valid when cached_known */
     bool cached_known;
+    uint32_t long_runs;      /* of it that wait for their turn, and whether */
+    bool missed;             /* something came behind them, which has to be asked for again */
     bool cut;                /* its reasoning was ended: the scheduler must go on behind that */
     bool no_memory;          /* there was none for its Submit: so, too */
     bool too_large;          /* its Submit is past what a frame may have: the next tick fails it */

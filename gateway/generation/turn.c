@@ -12,13 +12,28 @@
 #include "gateway/generation/resume.h"
 #include "gateway/watch/gateway_metrics.h"
 
-static void on_deltas(struct event_thread *thread, const struct mail *mail) {
+/* Whether a run is to wait for a turn of its own: it is long, or runs of its request in the same mail
+ * before it make much together (*work). */
+static bool is_long(const struct mail *mail, const struct mail_item *item, uint32_t *work) {
+    enum { MAIL_WORK = 8 * LONG_RUN_WORK };
+    uint32_t more = long_run_work(mail, item);
+    *work += more;
+    return more > LONG_RUN_WORK || (*work > MAIL_WORK && item->token_count > 1);
+}
+
+static void on_deltas(struct event_thread *thread, struct mail *mail) {
+    uint32_t work = 0; /* of runs of one request */
     if (!thread->registered || epoch_compare(mail->epoch, thread->epoch) != 0)
         return;
     for (uint32_t i = 0; i < mail->item_count; i++) {
         const struct mail_item *item = &mail->items[i];
         struct submission *sub = submission_map_find(&thread->submissions, item->request);
-        if (sub)
+        if (i && !u128_equal(item->request, mail->items[i - 1].request))
+            work = 0;
+        if (sub && is_long(mail, item, &work)) {
+            long_runs_add(&thread->long_runs, mail, item);
+            sub->long_runs++;
+        } else if (sub)
             generation_on_run(sub, mail, item);
         else if (!resume_is_waiting(thread,
                                     item->request)) /* it asks again when it can take them */
@@ -69,6 +84,45 @@ static void on_mail(struct event_thread *thread, struct mail *mail) {
     }
 }
 
+/* ---- long runs ---- */
+
+/* What came in between has its turn first. Where there is no room for it the next tick goes on. */
+static bool ask_for_turn(struct event_thread *thread, void (*fn)(void *ctx)) {
+    struct gateway *gw = thread->gw;
+    pthread_mutex_lock(&gw->http_mutex);
+    bool asked = gw->http && http_thread_post(gw->http, thread->idx, fn, thread);
+    pthread_mutex_unlock(&gw->http_mutex);
+    return asked;
+}
+
+static void take_piece(void *ctx);
+
+static void ask_for_piece(struct event_thread *thread) {
+    if (thread->long_runs.first && !thread->long_runs_go_on)
+        thread->long_runs_go_on = ask_for_turn(thread, take_piece);
+}
+
+static void take_piece(void *ctx) {
+    struct event_thread *thread = ctx;
+    struct mail_item piece;
+    turn_collect(thread); /* what its submission waits for may have come, or its end */
+    struct long_run *run = long_runs_take(&thread->long_runs, &piece);
+    struct submission *sub = run ? submission_map_find(&thread->submissions, piece.request) : NULL;
+    if (run && !sub) {
+        long_run_free(run);
+    } else if (run) {
+        bool wanted = generation_on_piece(sub, run->mail, &piece);
+        bool goes_on = wanted && long_runs_put_back(&thread->long_runs, run, &piece);
+        if (!wanted)
+            long_run_free(run);
+        sub = submission_map_find(&thread->submissions, piece.request);
+        if (sub && !goes_on)
+            generation_on_long_run_end(sub);
+    }
+    thread->long_runs_go_on = false;
+    ask_for_piece(thread);
+}
+
 void turn_collect(struct event_thread *thread) {
     event_thread_set_now(thread);
     for (struct mail *mail = mailbox_take_all(&thread->gw->boxes[thread->idx]), *next; mail;
@@ -82,6 +136,7 @@ void turn_collect(struct event_thread *thread) {
     thread->output_tokens = 0;
     outbox_flush_acks(&thread->outbox, thread->now_ms, false);
     response_calls_turn(thread);
+    ask_for_piece(thread);
 }
 
 void turn_start_opened(struct event_thread *thread) {
@@ -107,17 +162,6 @@ static void trim(struct event_thread *thread) {
     thread->busy_ms = 0;
 }
 
-static void go_on(void *ctx);
-
-/* What came in between has its turn first. Where there is no room for it the next tick goes on. */
-static bool ask_for_turn(struct event_thread *thread) {
-    struct gateway *gw = thread->gw;
-    pthread_mutex_lock(&gw->http_mutex);
-    bool asked = gw->http && http_thread_post(gw->http, thread->idx, go_on, thread);
-    pthread_mutex_unlock(&gw->http_mutex);
-    return asked;
-}
-
 /* Looks at some generations. */
 static void go_on(void *ctx) {
     struct event_thread *thread = ctx;
@@ -125,7 +169,7 @@ static void go_on(void *ctx) {
     turn_collect(thread); /* so that nothing is asked of a scheduler already known to be gone */
     bool more = generation_list_go_on(&thread->generations, most ? most : EVENT_THREAD_VISITS,
                                       generation_tick);
-    thread->round_goes_on = more && ask_for_turn(thread);
+    thread->round_goes_on = more && ask_for_turn(thread, go_on);
 }
 
 void turn_tick(struct event_thread *thread) {
@@ -144,7 +188,8 @@ void turn_tick(struct event_thread *thread) {
 bool turn_waits(const struct event_thread *thread) {
     return thread->generations.first || thread->opened || thread->followers || thread->resumes ||
            thread->model_waiters || thread->model_followers || thread->health.count ||
-           thread->outbox.acks.count || thread->round_goes_on || thread->busy_ms;
+           thread->outbox.acks.count || thread->round_goes_on || thread->long_runs.first ||
+           thread->busy_ms;
 }
 
 void turn_end(struct event_thread *thread) {

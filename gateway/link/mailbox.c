@@ -44,7 +44,15 @@ struct mail *mail_new(enum mail_kind kind, const struct mail_size *size) {
     return m;
 }
 
+void mail_keep(struct mail *mail) {
+    mail->keepers++;
+}
+
 void mail_free(struct mail *mail) {
+    if (mail->keepers) {
+        mail->keepers--;
+        return;
+    }
     prepare_job_free(mail->job);
     text_job_free(mail->text);
     buf_release(&mail->submit);

@@ -43,6 +43,7 @@ struct mail_item {
     uint32_t vector_at, vector_width; /* values of its vector; width 0: it has none */
     bool times_told;                  /* the two below are known */
     uint32_t queued_ms, prefill_ms;
+    bool goes_on; /* the run began in a piece before (long_runs.h): it is no sign of speed */
 };
 
 struct mail_reject {
@@ -59,6 +60,7 @@ struct mail_outcome {
 struct mail {
     struct mail *next;
     enum mail_kind kind;
+    uint32_t keepers; /* who frees it besides its owner: the last one does (mail_keep) */
     struct epoch epoch;
     size_t bytes;
     struct mail_reject reject;
@@ -115,7 +117,9 @@ struct mail_size {
 };
 /* A mail of the given kind with so much room (NULL: none). Returns owned. */
 struct mail *mail_new(enum mail_kind kind, const struct mail_size *size);
-/* And a job that is still in it. */
+/* One mail_free more is needed. On the thread that has taken it. */
+void mail_keep(struct mail *mail);
+/* And a job that is still in it; where it is kept by others, it stays. */
 void mail_free(struct mail *mail);
 /* A cursor at the item's first token. */
 struct mail_cursor mail_cursor_at(const struct mail *mail, const struct mail_item *item);

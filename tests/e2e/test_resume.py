@@ -23,6 +23,7 @@ def asked():
     usage = {"stream_options": {"include_usage": True}}
     return [("/v1/chat/completions", chat), ("/v1/chat/completions", {**chat, **usage, "logprobs": True, "top_logprobs": 3}),
             ("/v1/chat/completions", {**chat, "tools": [TOOL], "tool_choice": "required", "max_tokens": 60, "ignore_eos": False}),
+            ("/v1/completions", {**plain, "max_tokens": 1200, "logprobs": 3}),  # a run that is written in many turns
             ("/v1/completions", {**plain, **usage, "stop": ["the", "a b"]}), ("/v1/completions", {**plain, "logprobs": 2, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}),
             ("/v1/messages", {"messages": chat["messages"], "max_tokens": 30, "stream": True})]
 
