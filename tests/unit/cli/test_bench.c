@@ -1,12 +1,14 @@
 /* The arithmetic of a load test: figures, arrivals, prompts. */
 #include "base/base.h"
 #include "base/fsutil.h"
+#include "capture.h"
 #include "check.h"
 #include "cli/bench/arrivals.h"
 #include "cli/bench/dataset.h"
 #include "cli/bench/plot.h"
 #include "cli/bench/report.h"
 #include "cli/bench/trace.h"
+#include "cli/commands.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -392,5 +394,60 @@ TEST(bench_plot_draws_a_curve_for_each_report_and_measure) {
         EXPECT_EQ(bench_plot(&out, &bad, 1, &err), ERR_INVALID);
         EXPECT_EQ(out.len, 0);
     }
+    buf_release(&out);
+}
+
+/* ---- the command ---- */
+
+/* What `trireme bench` with these words ends with, and prints to fd. */
+static int bench_prints(int fd, char **words, struct buf *out) {
+    char *argv[8] = {(char *)"bench"};
+    int argc = 1;
+    for (; words[argc - 1]; argc++)
+        argv[argc] = words[argc - 1];
+    struct capture shown = capture_begin(fd);
+    int rc = bench_main(argc, argv);
+    capture_end(&shown, out);
+    return rc;
+}
+
+TEST(bench_plots_the_files_that_it_is_given) {
+    static const char *const REPORTS[] = {"{\"ttfts\":[0.03,0.01]}", "{\"ttfts\":[0.05]}"};
+    char folder[] = "/tmp/trireme-bench-XXXXXX", paths[2][64], missing[64];
+    struct buf out = {0};
+    struct error err;
+    CHECK(mkdtemp(folder));
+    for (int i = 0; i < 2; i++) {
+        snprintf(paths[i], sizeof paths[i], "%s/%c.json", folder, 'a' + i);
+        CHECK(!file_write_atomic(paths[i], REPORTS[i], strlen(REPORTS[i]), 0600, &err));
+    }
+    snprintf(missing, sizeof missing, "%s/none.json", folder);
+    EXPECT_EQ(
+        bench_prints(STDOUT_FILENO, (char *[]){(char *)"plot", paths[0], paths[1], NULL}, &out), 0);
+    EXPECT(!strncmp(buf_text(&out), "<svg ", 5) && strstr(buf_text(&out), paths[0]) &&
+           strstr(buf_text(&out), paths[1]));
+    EXPECT_EQ(
+        bench_prints(STDERR_FILENO, (char *[]){(char *)"plot", paths[0], missing, NULL}, &out), 1);
+    EXPECT(strstr(buf_text(&out), missing));
+    EXPECT_EQ(bench_prints(STDERR_FILENO, (char *[]){(char *)"plot", NULL}, &out), 1);
+    EXPECT(strstr(buf_text(&out), "one to "));
+    for (int i = 0; i < 2; i++)
+        unlink(paths[i]);
+    rmdir(folder);
+    buf_release(&out);
+}
+
+TEST(bench_refuses_a_measure_that_is_none) {
+    struct buf out = {0};
+    char option[] = "--percentile-metrics";
+    EXPECT_EQ(bench_prints(STDERR_FILENO,
+                           (char *[]){(char *)"serve", option, (char *)"ttft, e2el,itl2", NULL},
+                           &out),
+              1);
+    EXPECT(strstr(buf_text(&out), "not 'ttft, e2el,itl2'"));
+    EXPECT_EQ(
+        bench_prints(STDERR_FILENO, (char *[]){(char *)"serve", option, (char *)"ttf", NULL}, &out),
+        1);
+    EXPECT(strstr(buf_text(&out), "not 'ttf'"));
     buf_release(&out);
 }
