@@ -1,164 +1,7 @@
 #include "model/run/forward.h"
 
+#include "model/run/forward_shared.h"
 #include "model/run/layer_kinds.h"
-
-/* ---- buffers ---- */
-
-struct buffer {
-    void **at;
-    size_t size;
-};
-
-/* The largest scratch area a layer's mixer or feed-forward wants. */
-static size_t scratch_bytes(const struct forward *f) {
-    const struct model_spec *spec = &f->model->spec;
-    size_t most = 64;
-    for (uint32_t i = 0; i < spec->layer_count; i++) {
-        const struct layer_spec *layer = &spec->layers[i];
-        if (layer->mixer)
-            most = MAX(most, MIXERS[layer->mixer]->buffers(f, layer, NULL));
-        if (layer->beside)
-            most = MAX(most, MIXERS[layer->beside]->buffers(f, layer, NULL));
-        if (layer->ffn.kind)
-            most = MAX(most, FFNS[layer->ffn.kind]->buffers(f, layer, NULL));
-    }
-    return most;
-}
-
-static bool any_parallel(const struct model_spec *spec) {
-    for (uint32_t i = 0; i < spec->layer_count; i++)
-        if (spec->layers[i].parallel || spec->layers[i].beside)
-            return true;
-    return false;
-}
-
-static bool any_window(const struct model_spec *spec) {
-    for (uint32_t i = 0; i < spec->layer_count; i++)
-        if (spec->layers[i].attention.window)
-            return true;
-    return false;
-}
-
-static bool any_first_values(const struct model_spec *spec) {
-    for (uint32_t i = 0; i < spec->layer_count; i++)
-        if (spec->layers[i].mixer && MIXERS[spec->layers[i].mixer]->uses_first)
-            return true;
-    return false;
-}
-
-/* Logits this rank computes. */
-static uint32_t head_width(const struct forward *f) {
-    return shard_vocab(&f->model->shard, f->model->spec.vocab).count;
-}
-
-/* Rows whose logits are made at once. A GPU would read the head's weights anew for each part of a
- * large batch. */
-static uint32_t head_rows(const struct forward *f) {
-    /* ranks stage so many on the host */
-    bool small = f->dev->kind == DEVICE_CPU || shard_tp(&f->model->shard) > 1;
-    return small ? (uint32_t)HEAD_ROWS : MIN(MAX(f->max_runs, (uint32_t)HEAD_ROWS), 256u);
-}
-
-/* Every buffer and its size, for allocation and for the memory plan. */
-static size_t list_buffers(struct forward *f, struct buffer out[FORWARD_BUFFERS_MAX]) {
-    const struct model_spec *spec = &f->model->spec;
-    const struct device *dev = f->dev;
-    size_t act = storage_bytes(dev->activation_type, 1), rows = f->max_rows, n = 0;
-    out[n++] = (struct buffer){(void **)&f->x, sizeof *f->x * rows * spec->hidden};
-    out[n++] = (struct buffer){&f->delta, act * rows * spec->hidden};
-    out[n++] = (struct buffer){&f->normed, act * rows * spec->hidden};
-    if (dev->ops->folds_norm)
-        out[n++] = (struct buffer){(void **)&f->squares,
-                                   sizeof *f->squares * rows * (spec->hidden / NORM_GROUP + 1)};
-    if (f->model->weights.fp8_cols)
-        out[n++] = (struct buffer){&f->linear_scratch,
-                                   dev->ops->linear_scratch(dev, MAX(f->max_rows, head_rows(f)),
-                                                            f->model->weights.fp8_cols)};
-    if (any_parallel(spec)) {
-        out[n++] = (struct buffer){&f->delta_ffn, act * rows * spec->hidden};
-        out[n++] = (struct buffer){&f->normed_ffn, act * rows * spec->hidden};
-    }
-    if (any_first_values(spec))
-        out[n++] = (struct buffer){&f->first_values, act * rows * spec->hidden};
-    out[n++] = (struct buffer){(void **)&f->scratch, scratch_bytes(f)};
-    for (uint32_t i = 0; i < spec->rope_count; i++)
-        out[n++] = (struct buffer){(void **)&f->angles[i],
-                                   rows * MAX(spec->ropes[i].dims, 2u) * sizeof(float)};
-    out[n++] =
-        (struct buffer){(void **)&f->head_x, sizeof *f->head_x * head_rows(f) * spec->hidden};
-    out[n++] = (struct buffer){&f->head_delta, act * head_rows(f) * spec->hidden};
-    out[n++] =
-        (struct buffer){(void **)&f->logits, (size_t)head_rows(f) * spec->vocab * sizeof(float)};
-    if (shard_tp(&f->model->shard) > 1)
-        out[n++] = (struct buffer){(void **)&f->own_logits,
-                                   (size_t)head_rows(f) * head_width(f) * sizeof(float)};
-    out[n++] = (struct buffer){&f->sample_scratch,
-                               dev->ops->sample_scratch(dev, head_rows(f), spec->vocab)};
-    out[n++] = (struct buffer){(void **)&f->runs, f->max_runs * sizeof *f->runs};
-    out[n++] = (struct buffer){(void **)&f->sample_rows, rows * sizeof(uint32_t)};
-    out[n++] = (struct buffer){(void **)&f->state_rows, rows * sizeof(uint32_t)};
-    if (spec->bidirectional)
-        out[n++] = (struct buffer){(void **)&f->row_last, rows * sizeof(uint32_t)};
-    if (spec->bidirectional && any_window(spec))
-        out[n++] = (struct buffer){(void **)&f->row_last_near, rows * sizeof(uint32_t)};
-    if (spec_adds_types(spec))
-        out[n++] = (struct buffer){(void **)&f->row_types, rows * sizeof(uint32_t)};
-    out[n++] = (struct buffer){(void **)&f->ids, rows * sizeof(uint32_t)};
-    out[n++] = (struct buffer){(void **)&f->slot_ids, rows * sizeof(uint32_t)};
-    out[n++] = (struct buffer){(void **)&f->positions, rows * sizeof(uint32_t)};
-    out[n++] = (struct buffer){(void **)&f->mask_rows, rows * sizeof(uint32_t)};
-    out[n++] = (struct buffer){(void **)&f->masks,
-                               (size_t)f->max_runs * forward_mask_words(f) * sizeof *f->masks};
-    return n;
-}
-
-uint64_t forward_bytes(const struct model *model, uint32_t max_rows, uint32_t max_context) {
-    struct forward f = {.model = model,
-                        .dev = model->dev,
-                        .max_rows = max_rows,
-                        .max_runs = max_rows,
-                        .max_context = max_context};
-    struct buffer buffers[FORWARD_BUFFERS_MAX];
-    size_t n = list_buffers(&f, buffers);
-    uint64_t total = 0;
-    for (size_t i = 0; i < n; i++)
-        total += buffers[i].size;
-    return total;
-}
-
-int forward_init(struct forward *f, const struct model *model, struct slots *slots,
-                 uint32_t max_rows, uint32_t max_runs, struct error *err) {
-    struct buffer buffers[FORWARD_BUFFERS_MAX];
-    *f = (struct forward){.model = model,
-                          .slots = slots,
-                          .dev = model->dev,
-                          .max_rows = max_rows,
-                          .max_runs = max_runs,
-                          .max_context = slots->table.max_context,
-                          .constrained = true};
-    size_t n = list_buffers(f, buffers);
-    for (size_t i = 0; i < n; i++) {
-        *buffers[i].at = f->owned[i] = device_alloc(f->dev, buffers[i].size);
-        if (f->owned[i])
-            continue;
-        forward_release(f);
-        return error_set(err, ERR_MEMORY, "no memory for a step of %u tokens", max_rows);
-    }
-    if (model->spec.bidirectional)
-        f->rows_host = mem_calloc(max_rows, sizeof *f->rows_host);
-    return 0;
-}
-
-void forward_release(struct forward *f) {
-    if (!f->model)
-        return;
-    for (size_t i = 0; i < FORWARD_BUFFERS_MAX; i++)
-        device_free(f->dev, f->owned[i]);
-    mem_free(f->rows_host);
-    *f = (struct forward){0};
-}
-
-/* ---- layers ---- */
 
 /* A run is a whole prompt, and each row sees all of it, or no more than `ahead` positions behind its
  * own. */
@@ -201,14 +44,6 @@ void forward_load(struct forward *f, struct stream *s, const struct step_input *
                                    .positions = f->positions};
 }
 
-struct norm_call {
-    void *out, *x; /* [rows, hidden]: act, but x (and out, where it is x) f32 where x_f32 */
-    const void *delta;
-    float delta_scale;
-    uint32_t rows;
-    bool x_f32;
-};
-
 static struct op_rmsnorm rmsnorm_of(const struct forward *f, const struct norm_call *c,
                                     const struct norm_spec *spec, const struct norm_weights *w) {
     return (struct op_rmsnorm){.out = c->out,
@@ -223,9 +58,8 @@ static struct op_rmsnorm rmsnorm_of(const struct forward *f, const struct norm_c
                                .x_f32 = c->x_f32};
 }
 
-/* x += delta * delta_scale; out = norm(x), or x where w is NULL. out NULL: only the sum. */
-static void norm_rows(struct forward *f, struct stream *s, const struct norm_call *c,
-                      const struct norm_spec *spec, const struct norm_weights *w) {
+void forward_norm_rows(struct forward *f, struct stream *s, const struct norm_call *c,
+                       const struct norm_spec *spec, const struct norm_weights *w) {
     uint32_t width = f->model->spec.hidden;
     if (w && spec->kind == NORM_LAYER) {
         f->dev->ops->rows->layernorm(s, &(struct op_layernorm){.out = c->out,
@@ -263,7 +97,7 @@ static void norm(struct forward *f, struct stream *s, void *out, const struct no
         f->pending_partial = false;
     else {
         sum_pending(f, s);
-        norm_rows(f, s, &c, spec, w);
+        forward_norm_rows(f, s, &c, spec, w);
     }
     f->pending = NULL;
     f->pending_pushed = false;
@@ -272,8 +106,9 @@ static void norm(struct forward *f, struct stream *s, void *out, const struct no
 /* The norm of delta, in place. */
 static void norm_delta(struct forward *f, struct stream *s, const struct norm_spec *spec,
                        const struct norm_weights *w) {
-    norm_rows(f, s, &(struct norm_call){.out = f->delta, .x = f->delta, .rows = f->batch.row_count},
-              spec, w);
+    forward_norm_rows(
+        f, s, &(struct norm_call){.out = f->delta, .x = f->delta, .rows = f->batch.row_count}, spec,
+        w);
 }
 
 static void add_pending(struct forward *f, struct stream *s) {
@@ -683,143 +518,4 @@ uint32_t forward_rows_that_add(const struct model *model, const struct peers *pe
     while (rows && !all_add(model, peers, rows))
         rows--;
     return rows;
-}
-
-/* ---- head ---- */
-
-/* head_x and what is pending in head_delta: added, normed, projected. */
-static const void *final_rows(struct forward *f, struct stream *s, uint32_t count) {
-    const struct model_spec *spec = &f->model->spec;
-    const struct matrix *project = &f->model->weights.project_out;
-    const void *delta = f->pending ? f->head_delta : NULL;
-    bool plain = spec->final_norm.kind == NORM_NONE;
-    norm_rows(f, s,
-              &(struct norm_call){f->head_delta, f->head_x, delta, f->pending_scale, count, true},
-              plain ? NULL : &spec->final_norm, plain ? NULL : &f->model->weights.final_norm);
-    if (spec->embed_dim == spec->hidden)
-        return f->head_delta;
-    f->dev->ops->linear(s, &(struct op_linear){.out = f->head_x,
-                                               .x = f->head_delta,
-                                               .w = project,
-                                               .rows = count,
-                                               .class_rows = count,
-                                               .out_stride = project->rows,
-                                               .scratch = f->linear_scratch});
-    return f->head_x;
-}
-
-/* Rows of the last residual into head_x, and of what is pending into head_delta. rows: device
- * memory. */
-static void gather_last(struct forward *f, struct stream *s, const uint32_t *rows, uint32_t count) {
-    const struct model_spec *spec = &f->model->spec;
-    const struct ops *ops = f->dev->ops;
-    ops->gather_rows(s, &(struct op_gather_rows){.out = f->head_x,
-                                                 .x = f->x,
-                                                 .idx = rows,
-                                                 .count = count,
-                                                 .width = spec->hidden,
-                                                 .f32 = true});
-    if (f->pending)
-        ops->gather_rows(s, &(struct op_gather_rows){.out = f->head_delta,
-                                                     .x = f->pending,
-                                                     .idx = rows,
-                                                     .count = count,
-                                                     .width = spec->hidden});
-}
-
-void forward_states(struct forward *f, struct stream *s, const uint32_t *rows, uint32_t count,
-                    float *out) {
-    const struct model_spec *spec = &f->model->spec;
-    bool plain = spec->final_norm.kind == NORM_NONE;
-    CHECK(count <= f->max_rows && shard_is_last(&f->model->shard));
-    stream_copy_in(s, f->state_rows, rows, count * sizeof *rows);
-    for (uint32_t first = 0, n; first < count; first += n) {
-        n = MIN(count - first, head_rows(f));
-        gather_last(f, s, f->state_rows + first, n);
-        const void *delta = f->pending ? f->head_delta : NULL;
-        norm_rows(f, s, &(struct norm_call){f->head_x, f->head_x, delta, f->pending_scale, n, true},
-                  plain ? NULL : &spec->final_norm, plain ? NULL : &f->model->weights.final_norm);
-        stream_copy_out(s, out + (size_t)first * spec->hidden, f->head_x,
-                        (size_t)n * spec->hidden * sizeof *out);
-    }
-}
-
-void forward_logits(struct forward *f, struct stream *s, uint32_t first, uint32_t count) {
-    const struct model_spec *spec = &f->model->spec;
-    const struct ops *ops = f->dev->ops;
-    CHECK(count <= head_rows(f) && first + count <= f->batch.sample_count);
-    gather_last(f, s, f->sample_rows + first, count);
-    const void *x = final_rows(f, s, count);
-    ops->linear(s, &(struct op_linear){.out = f->own_logits ? f->own_logits : f->logits,
-                                       .x = x,
-                                       .w = &f->model->weights.head,
-                                       .rows = count,
-                                       .class_rows = count,
-                                       .out_stride = f->model->weights.head.rows,
-                                       .out_f32 = true,
-                                       .scratch = f->linear_scratch});
-    if (f->own_logits)
-        f->ranks->gather(f->ranks_ctx, s, f->logits, spec->vocab, f->own_logits, count);
-    if (spec->logit_scale != 1 || spec->logit_soft_cap != 0)
-        ops->rows->finish_logits(s, &(struct op_finish_logits){.logits = f->logits,
-                                                               .rows = count,
-                                                               .width = spec->vocab,
-                                                               .scale = spec->logit_scale,
-                                                               .soft_cap = spec->logit_soft_cap});
-}
-
-static struct sample_out out_from(const struct sample_out *out, uint32_t first) {
-    return (struct sample_out){.tokens = out->tokens + first,
-                               .status = out->status + first,
-                               .logprobs = out->logprobs + first,
-                               .top_counts = out->top_counts + first,
-                               .top_ids = out->top_ids + (size_t)first * SAMPLE_TOP_MAX,
-                               .top_logprobs = out->top_logprobs + (size_t)first * SAMPLE_TOP_MAX,
-                               .states = out->states ? out->states + first : NULL};
-}
-
-void forward_load_masks(struct forward *f, struct stream *s, const struct sample_masks *masks,
-                        uint32_t sample_count) {
-    if (masks && masks->await)
-        masks->await(masks->ctx);
-    if (masks) {
-        CHECK(masks->count <= f->max_runs);
-        stream_copy_in(s, f->masks, masks->bits,
-                       (size_t)masks->count * forward_mask_words(f) * sizeof *f->masks);
-    }
-    if (f->constrained)
-        stream_fill(s, f->mask_rows, 0xff, f->max_rows * sizeof *f->mask_rows);
-    if (masks)
-        stream_copy_in(s, f->mask_rows, masks->rows, sample_count * sizeof *masks->rows);
-    f->constrained = masks != NULL;
-}
-
-void forward_sample(struct forward *f, struct stream *s, const struct sample_out *out,
-                    const struct sample_masks *masks) {
-    forward_load_masks(f, s, masks, f->batch.sample_count);
-    forward_put_sample(f, s, out);
-}
-
-void forward_put_sample(struct forward *f, struct stream *s, const struct sample_out *out) {
-    uint32_t total = f->batch.sample_count, at_once = head_rows(f);
-    for (uint32_t first = 0; first < total; first += at_once) {
-        uint32_t count = MIN(total - first, at_once);
-        struct sample_out chunk_out = out_from(out, first);
-        struct step_batch batch = f->batch;
-        batch.sample_rows += first;
-        batch.sample_count = count;
-        forward_logits(f, s, first, count);
-        if (f->model->shard.rank)
-            continue;
-        f->dev->ops->sample(s, &(struct op_sample){.logits = f->logits,
-                                                   .logits_stride = f->model->spec.vocab,
-                                                   .vocab_size = f->model->spec.vocab,
-                                                   .masks = f->masks,
-                                                   .mask_rows = f->mask_rows + first,
-                                                   .mask_stride = forward_mask_words(f),
-                                                   .slots = &f->slots->table,
-                                                   .batch = &batch,
-                                                   .out = &chunk_out,
-                                                   .scratch = f->sample_scratch});
-    }
 }
