@@ -41,6 +41,12 @@ void complete_if_due(block *b, mbarrier *m) {
     m->passed = m->coming;
 }
 
+/* Code of sm_90a runs on GPUs of compute capability 9.0 alone: not before it, and not on 10.0 or 12.0. */
+void must_be_hopper(const char *what) {
+    if (emulated.arch != 90 || emulated.compiled != 90)
+        fail("%s: code of sm_90a on a GPU of %d.%d (compiled for %d)", what, emulated.arch / 10, emulated.arch % 10, emulated.compiled);
+}
+
 bool is_shared(const void *p, size_t size) {
     const block *b = self->owner;
     const auto at = static_cast<const unsigned char *>(p);
@@ -51,6 +57,7 @@ bool is_shared(const void *p, size_t size) {
 
 void mbarrier_init(uint64_t *at, uint32_t arrivals) {
     block *b = self->owner;
+    must_be_hopper("mbarrier.init");
     if (reinterpret_cast<uintptr_t>(at) % 8 || !is_shared(at, 8)) fail("mbarrier.init: not 8 aligned bytes of shared memory");
     if (!arrivals || arrivals >= 1u << 20) fail("mbarrier.init: %u arrivals", arrivals);
     if (find(b, at) || b->mbarriers.size() == MBARRIERS_MAX) fail("mbarrier.init: twice, or more than %d of them", MBARRIERS_MAX);
@@ -159,6 +166,7 @@ void copy_bulk_to_ranks(void *to, const void *from, uint32_t bytes, uint64_t *ba
 }
 
 void load_of_peer(void *to, const void *at, size_t size, unsigned rank) {
+    must_be_hopper("a cluster");
     if (reinterpret_cast<uintptr_t>(at) % 16) fail("ld.shared::cluster is not aligned");
     if (!is_shared(at, size)) fail("ld.shared::cluster reads past the block's shared memory");
     peer(rank);
@@ -294,6 +302,7 @@ unsigned take_sums(float *d, unsigned count) {
 } // namespace
 
 void product_ask(float *d, unsigned columns, uint64_t a, const uint32_t *regs, uint64_t b, bool fresh, pairs_to_f32 to_f32, unsigned depth) {
+    must_be_hopper("wgmma");
     struct {
         uint64_t a, b;
         uint32_t regs[4];

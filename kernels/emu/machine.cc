@@ -201,7 +201,8 @@ size_t model::shared_max() const {
     case 87: return 163 * 1024;
     case 86:
     case 89:
-    case 120: return 99 * 1024;
+    case 120:
+    case 121: return 99 * 1024;
     default: return SHARED_MAX;
     }
 }

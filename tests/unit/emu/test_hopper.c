@@ -6,6 +6,7 @@
 void run_hopper_fault(struct stream *s, int which, float *out, const uint16_t *tiles);
 void run_cluster_fault(struct stream *s, int which, float *out);
 bool emu_is_watched(void);
+void emu_set_device(int arch, int compiled);
 
 /* as faults_hopper.cu counts them */
 enum fault {
@@ -125,4 +126,15 @@ TEST(misuse_is_named) {
     EXPECT(fails_naming(WAITS_AT_NO_MBARRIER, 0, "is no mbarrier"));
     EXPECT(fails_naming(WAITS_FOREVER, 0, "an mbarrier"));
     EXPECT(fails_naming(TILE_UNALIGNED, 0, "multiple of 1024"));
+}
+
+/* wgmma and its like are sm_90a's: newer GPUs do not have them either. */
+TEST(code_for_hopper_runs_nowhere_else) {
+    static const int DEVICES[][2] = {{80, 80},   {89, 89},   {90, 80},
+                                     {100, 100}, {120, 120}, {120, 80}};
+    for (size_t i = 0; i < ARRAY_LEN(DEVICES); i++) {
+        emu_set_device(DEVICES[i][0], DEVICES[i][1]);
+        EXPECT(fails_naming(RIGHT, 0, "code of sm_90a"));
+    }
+    emu_set_device(90, 90);
 }

@@ -234,8 +234,8 @@ TEST(the_lesser_row_operations_take_any_number_of_rows) {
 
 /* Decode rows as a busy server has them, on the GPUs that have the least shared memory. */
 TEST(attention_fits_the_shared_memory_of_every_architecture) {
-    static const int ARCHS[] = {80, 86, 89, 90, 120};
-    static const uint32_t DIMS[] = {64, 80, 128, 256}, ROWS[] = {1, 1900, 4096, 9000};
+    static const int ARCHS[] = {80, 86, 89, 90, 100, 120};
+    static const uint32_t DIMS[] = {64, 80, 128, 192, 256}, ROWS[] = {1, 1900, 4096, 9000};
     for (size_t i = 0; i < ARRAY_LEN(ARCHS); i++) {
         emu_set_device(ARCHS[i], 80);
         begin(STORAGE_BF16);
