@@ -18,8 +18,8 @@ WARPS, THREADS = 4, 128
 SHARE = 4.3e12 / 132 / 1.755e9  # bytes that an SM's part of the memory brings in a clock, on H200
 # By head size: instructions of a warp for a step, both ways through sums over V (with a mask and without) and the ends of
 # splits and rows with them. A fifth above what there was at first (docs/gpu-registers.md).
-BUDGET = {64: 3450, 80: 4650, 96: 4650, 128: 4100, 256: 4100}
-BUDGET_NARROW = {64: 5050, 128: 6700, 256: 10200}  # caches of 8 bits
+BUDGET = {64: 3450, 80: 4650, 96: 4650, 112: 4650, 128: 4100, 160: 4250, 192: 3500, 256: 4100}
+BUDGET_NARROW = {64: 5050, 80: 6750, 96: 6900, 128: 6700, 256: 10200}  # caches of 8 bits
 
 
 def positions(kind, dim):

@@ -2,9 +2,9 @@
  * attention.cu - which kernel computes which rows (kernels/ops.h: op_attention), and the plain one.
  *
  * Output-class rows: attention_decode.cu, which takes the usual head sizes. Prompt-class rows:
- * attention_prompt_hopper.cuh or attention_prompt.cu, which take caches of the activations' type and of 8
- * bits, head sizes that are multiples of 16, neither soft cap nor ALiBi. All else, f32 above all: the
- * plain kernel.
+ * attention_prompt_hopper.cuh (neither soft cap nor ALiBi) or attention_prompt.cu, which take caches of the
+ * activations' type and of 8 bits, head sizes that are multiples of 16. All else, f32 above all: the plain
+ * kernel.
  *
  * plain: one block of 128 threads a row and head, split after split. A warp makes the score of a
  * position (lane l sums dims l, l + 32, ...), a thread the sums of dims tid, tid + 128 over
@@ -168,9 +168,9 @@ void cuda_attention(struct stream *s, const struct op_attention *a) {
     if (!call.row_count)
         return;
     const enum storage_type act = s->dev->activation_type;
-    const bool usual =
-        act != STORAGE_F32 && kv->head_dim % 16 == 0 && a->soft_cap == 0 && !a->slopes;
-    if (!usual || !(attention_prompt_hopper_rows(s, call, kv->type) ||
+    const bool usual = act != STORAGE_F32 && kv->head_dim % 16 == 0,
+               as_they_are = a->soft_cap == 0 && !a->slopes;
+    if (!usual || !((as_they_are && attention_prompt_hopper_rows(s, call, kv->type)) ||
                     attention_prompt_rows(s, call, kv->type)))
         attention_plain_rows(s, call, kv->type);
 }

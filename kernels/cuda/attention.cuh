@@ -23,7 +23,7 @@ struct attention_call {
     uint32_t heads, window, chunk;
     float scale;        /* times log2 e */
     const float *sinks; /* [heads] or NULL */
-    /* of scores not times log2 e; 0: none. This and slopes: not in the prompt kernel */
+    /* of scores not times log2 e; 0: none. This and slopes: not in attention_prompt_hopper.cuh */
     float soft_cap;
     const float *slopes; /* [heads] or NULL */
     uint32_t row_first, row_count;
@@ -101,9 +101,12 @@ __device__ __forceinline__ float take_sink(const struct attention_call &call, ui
 /* False: not for these types or this head size, nothing is done. */
 bool attention_decode_rows(struct stream *s, const struct attention_call &call,
                            enum storage_type kv_type);
-/* The same of bf16 activations and a cache of fp8 or int8. */
+/* The same of activations of 16 bits and a cache of fp8 or int8. */
 bool attention_decode_narrow_rows(struct stream *s, const struct attention_call &call,
                                   enum storage_type kv_type);
+/* Of it, f16 activations. */
+bool attention_decode_narrow_f16_rows(struct stream *s, const struct attention_call &call,
+                                      enum storage_type kv_type);
 /* False: not for this cache, nothing is done. */
 bool attention_prompt_rows(struct stream *s, const struct attention_call &call,
                            enum storage_type kv_type);

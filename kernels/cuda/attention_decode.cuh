@@ -1,6 +1,7 @@
 /*
  * attention_decode.cuh - attention of output-class rows over the paged cache: the decode family.
- * Instances: attention_decode.cu (caches of 16 bits), attention_decode_narrow.cu (of 8).
+ * Instances: attention_decode.cu (caches of 16 bits), attention_decode_narrow.cu and
+ * attention_decode_narrow_f16.cu (of 8).
  *
  * A task is one split of one row (struct attention_call), or all of them, for up to 16 query heads
  * of one KV head: those heads are the 16 rows of the tensor cores' tiles. Blocks take tasks from a flat
@@ -938,6 +939,27 @@ static void decode_of(struct stream *s, const struct attention_call &call) {
         decode_sized<A, K, D, true>(s, call);
     else
         decode_sized<A, K, D, false>(s, call);
+}
+
+/* False: no instance has this head size. Of caches of 8 bits few models have those of the second half. */
+template <int A, int K>
+static bool decode_of_size(struct stream *s, const struct attention_call &call) {
+    switch (call.kv.head_dim) {
+    case 64: decode_of<A, K, 64>(s, call); return true;
+    case 80: decode_of<A, K, 80>(s, call); return true;
+    case 96: decode_of<A, K, 96>(s, call); return true;
+    case 128: decode_of<A, K, 128>(s, call); return true;
+    case 256: decode_of<A, K, 256>(s, call); return true;
+    default: break;
+    }
+    if constexpr (A == K)
+        switch (call.kv.head_dim) {
+        case 112: decode_of<A, K, 112>(s, call); return true;
+        case 160: decode_of<A, K, 160>(s, call); return true;
+        case 192: decode_of<A, K, 192>(s, call); return true;
+        default: break;
+        }
+    return false;
 }
 
 #endif

@@ -12,6 +12,8 @@
  * become weights in registers: an accumulator tile of scores is laid out as the next product's left
  * operand.
  *
+ * Soft caps and ALiBi take a pass of their own over the scores, which others leave out.
+ *
  * Numbers of 8 bits, fp8 or int8, come into an area of their own and become the activations' type,
  * exactly, by the thread that copied them, before the block meets. The scales of int8 meet the scores,
  * and the weights before they are rounded; the sum is of weights without them.
@@ -118,6 +120,28 @@ template <int C, int DP, int TILE> struct narrow_tile {
     }
 };
 
+/* Of a warp's 16 rows, scores times log2 e: capped, biased by distance; not seen: minus infinity. A row that
+ * is biased sees no further than itself. */
+template <int TILE>
+static __device__ __forceinline__ void
+finish_scores(const struct attention_call &call, uint32_t h, uint32_t start,
+              const uint32_t seen_from[2], const uint32_t seen_to[2], float scores[TILE / 8][4]) {
+    const float log2_e = 1.44269504088896340736f, cap = call.soft_cap * log2_e,
+                slope = call.slopes ? call.slopes[h] * log2_e : 0;
+#pragma unroll
+    for (int j = 0; j < TILE / 8; j++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            const uint32_t position = start + j * 8 + threadIdx.x % 4 * 2 + e % 2;
+            float s = scores[j][e];
+            if (call.soft_cap != 0) /* tanh(x) = 1 - 2 / (e^2x + 1) */
+                s = cap - 2 * cap * __frcp_rn(fast_exp2(s * (2 * log2_e / cap)) + 1);
+            s -= slope * (float)(int)(seen_to[e / 2] - 1 - position);
+            const bool seen = position >= seen_from[e / 2] && position < seen_to[e / 2];
+            scores[j][e] = seen ? s : MINUS_INFINITY;
+        }
+}
+
 /* C: of the cache. */
 template <int A, int C, int DP, int TILE>
 static __global__
@@ -131,6 +155,7 @@ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel(struct attention_
     const struct kv_pages &kv = call.kv;
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, dim = kv.head_dim,
                    h = blockIdx.y;
+    const bool finishes = call.soft_cap != 0 || call.slopes;
     const uint32_t g = h / (call.heads / kv.kv_heads), t0 = blockIdx.x * PROMPT_ROWS;
     dependency_wait();
     dependents_launch();
@@ -210,7 +235,16 @@ __launch_bounds__(PROMPT_THREADS) void attention_prompt_kernel(struct attention_
                     const bool seen = position >= seen_from[e / 2] && position < seen_to[e / 2];
                     if (narrow::SCALED)
                         scores[j][e] *= scales[position - start];
-                    scores[j][e] = seen ? scores[j][e] * call.scale : MINUS_INFINITY;
+                    scores[j][e] *= call.scale;
+                    if (!finishes)
+                        scores[j][e] = seen ? scores[j][e] : MINUS_INFINITY;
+                }
+            if (finishes)
+                finish_scores<TILE>(call, h, start, seen_from, seen_to, scores);
+#pragma unroll
+            for (int j = 0; j < TILE / 8; j++)
+#pragma unroll
+                for (int e = 0; e < 4; e++) {
                     best[e / 2] = scores[j][e] > best[e / 2] ? scores[j][e] : best[e / 2];
                 }
 #pragma unroll

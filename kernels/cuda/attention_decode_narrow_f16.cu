@@ -1,0 +1,10 @@
+/*
+ * attention_decode_narrow_f16.cu - attention_decode.cuh for caches of 8 bits that become f16.
+ */
+#include "kernels/cuda/attention_decode.cuh"
+
+bool attention_decode_narrow_f16_rows(struct stream *s, const struct attention_call &call,
+                                      enum storage_type kv_type) {
+    return kv_type == STORAGE_I8 ? decode_of_size<STORAGE_F16, STORAGE_I8>(s, call)
+                                 : decode_of_size<STORAGE_F16, STORAGE_F8_E4M3>(s, call);
+}
