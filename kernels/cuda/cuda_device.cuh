@@ -19,7 +19,7 @@ struct cuda_device {
     bool dependent_launch;       /* launches may be chained: the kernels know how to wait */
     bool hopper;                 /* code of sm_90a runs: linear_hopper.cu */
     bool prompt_wgmma;           /* attention_prompt_hopper.cu; else attention_prompt.cu */
-    void *pack_scratch;          /* PACK_SCRATCH_BYTES, where hopper */
+    void *pack_scratch;          /* PACK_SCRATCH_BYTES */
     cudaError_t failure;         /* sticky */
     char failure_text[256];
     struct cuda_stream *loading; /* of import; made when first needed */

@@ -463,7 +463,7 @@ static int use_kernels(struct cuda_device *cuda, struct error *err) {
     const int compiled = compiled_for();
     cuda->dependent_launch = compiled >= 90;
     cuda->hopper = compiled == 90 && cuda->arch == 90;
-    if (!cuda->hopper || cudaMalloc(&cuda->pack_scratch, PACK_SCRATCH_BYTES) == cudaSuccess)
+    if (cudaMalloc(&cuda->pack_scratch, PACK_SCRATCH_BYTES) == cudaSuccess)
         return 0;
     return error_set(err, ERR_MEMORY, "the GPU has no %zu bytes free", PACK_SCRATCH_BYTES);
 }

@@ -1,7 +1,8 @@
 /*
  * linear.cu - out[t, n] = sum_k x[t, k] * w[n, k] + bias[n] (kernels/ops.h: op_linear), four ways;
  * three more, on sm_90a, are linear_hopper.cu (16-bit weights in tiles), linear_packed.cu
- * (quantized ones in units) and linear_fp8.cu (those in fp8, with x in fp8).
+ * (quantized ones in units) and linear_fp8.cu (those in fp8, with x in fp8); one more, on all other GPUs, is
+ * linear_packed_mma.cu (quantized ones in the same units).
  *
  * rows (output class, 16-bit types): a team of four warps makes 16 or 32 features of up to 64 rows,
  * and a block has one, two or four teams (struct rows_shape). Weights stream through a ring of
@@ -16,8 +17,8 @@
  * plain (any types, any cols, both classes): a warp makes one feature of four rows; lane l sums k =
  * l, l + 32, ..., then a fixed tree.
  *
- * dequantized (types that are no plain numbers, both classes): as plain, but a lane takes runs of
- * 32 k and dequantizes each.
+ * dequantized (types that are no plain numbers and have no units, both classes): as plain, but a lane
+ * takes runs of 32 k and dequantizes each.
  *
  * Which way depends on the types and on cols % 8 alone. Cost: weights are read once for 64 or
  * 128 rows (rows; once from DRAM, for blocks that share them run side by side), once for 128
@@ -447,7 +448,9 @@ static void linear_units(struct stream *s, const struct op_linear *a, const stru
                          enum storage_type type) {
     const enum compute_type compute = a->w->compute;
     const uint32_t rest = a->rows - a->class_rows;
-    if (compute & COMPUTE_FP8) {
+    if (!device_of(s)->hopper) {
+        linear_packed_mma(s, p, segments, count, type);
+    } else if (compute & COMPUTE_FP8) {
         linear_fp8(s, p, a->class_rows, segments, count, a->scratch);
     } else if (compute & COMPUTE_FP8_PROMPTS && rest) {
         if (a->class_rows)

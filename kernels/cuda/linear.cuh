@@ -1,6 +1,6 @@
 /*
  * linear.cuh - what the ways to make a product share (linear.cu, linear_blas.cu,
- * linear_hopper.cu, linear_packed.cu).
+ * linear_hopper.cu, linear_packed.cu, linear_packed_mma.cu).
  */
 #ifndef KERNELS_CUDA_LINEAR_CUH
 #define KERNELS_CUDA_LINEAR_CUH
@@ -86,6 +86,10 @@ void linear_hopper(struct stream *s, const struct product &p, uint32_t class_row
  * each other, each packed_alike the first. p.features: of all; p.w: none. As linear_hopper. */
 void linear_packed(struct stream *s, const struct product &p, uint32_t class_rows,
                    const struct matrix_segment *segments, uint32_t count, enum storage_type type);
+/* The same by mma.sync, on GPUs that are no Hopper (linear_packed_mma.cu): no norm, residual, rotation, push. */
+void linear_packed_mma(struct stream *s, const struct product &p,
+                       const struct matrix_segment *segments, uint32_t count,
+                       enum storage_type type);
 /* The same of weights in fp8, with x rounded to fp8 in `scratch` (linear_fp8.cu); cols: whole times 128. */
 void linear_fp8(struct stream *s, const struct product &p, uint32_t class_rows,
                 const struct matrix_segment *segments, uint32_t count, void *scratch);

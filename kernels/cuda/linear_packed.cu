@@ -278,37 +278,6 @@ static __device__ __forceinline__ void bring(const struct packed_product &q,
 
 /* ---- multiplying ---- */
 
-/* Scales and minima of a thread's two features. */
-struct two_scales {
-    float scale[2], minimum[2];
-};
-
-/* tile, half: of the stage; step: of the half. */
-template <int A, int W, class STAGE>
-static __device__ __forceinline__ two_scales scales_of(const struct packed_product &q,
-                                                       const unsigned char *stage, uint32_t group,
-                                                       const unit_reader<A, W> &reader,
-                                                       uint32_t tile, uint32_t half,
-                                                       uint32_t step) {
-    two_scales s;
-#pragma unroll
-    for (uint32_t i = 0; i < 2; i++) {
-        if (W == STORAGE_U4) {
-            const float *scales =
-                (const float *)(stage + STAGE::SCALES_AT + group * 2 * STAGE::SCALES) +
-                ((tile * TILE + half * PIECE) >> q.group_bits) * PACKED_FEATURES + reader.row +
-                i * 8;
-            s.scale[i] = scales[0];
-            s.minimum[i] = __fmul_rn(
-                (q.segments[0].zeros ? scales[STAGE::SCALES / 4] : q.segments[0].zero) - 8.0f,
-                s.scale[i]);
-        } else {
-            reader.scale_of(i, half, step, &s.scale[i], &s.minimum[i]);
-        }
-    }
-    return s;
-}
-
 /* sums += scale * partial - minimum * (sum of x). x_sums: of this thread's columns. */
 template <int TOKENS, bool MINIMUM>
 static __device__ __forceinline__ void add_partial(float (&sums)[TOKENS / 2],

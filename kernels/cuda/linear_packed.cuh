@@ -1,6 +1,6 @@
 /*
- * linear_packed.cuh - quantized weights in units (packed.cuh) as the products for sm_90a get them:
- * linear_packed.cu, and linear_fp8.cu, whose activations have 8 bits too.
+ * linear_packed.cuh - quantized weights in units (packed.cuh) as products get them: linear_packed.cu,
+ * linear_packed_mma.cu, and linear_fp8.cu, whose activations have 8 bits too.
  */
 #ifndef KERNELS_CUDA_LINEAR_PACKED_CUH
 #define KERNELS_CUDA_LINEAR_PACKED_CUH
@@ -43,6 +43,38 @@ struct packed_place {
             }
     }
 };
+
+/* Scales and minima of a thread's two features. */
+struct two_scales {
+    float scale[2], minimum[2];
+};
+
+/* tile, half: of the stage (STAGE has SCALES_AT, and SCALES bytes there where the type is int4, before as many of
+ * zeros); step: of the half; group: of the 64 features among the stage's. */
+template <int A, int W, class STAGE>
+static __device__ __forceinline__ two_scales scales_of(const struct packed_product &q,
+                                                       const unsigned char *stage, uint32_t group,
+                                                       const unit_reader<A, W> &reader,
+                                                       uint32_t tile, uint32_t half,
+                                                       uint32_t step) {
+    two_scales s;
+#pragma unroll
+    for (uint32_t i = 0; i < 2; i++) {
+        if (W == STORAGE_U4) {
+            const float *scales =
+                (const float *)(stage + STAGE::SCALES_AT + group * 2 * STAGE::SCALES) +
+                ((tile * TILE + half * PIECE) >> q.group_bits) * PACKED_FEATURES + reader.row +
+                i * 8;
+            s.scale[i] = scales[0];
+            s.minimum[i] = __fmul_rn(
+                (q.segments[0].zeros ? scales[STAGE::SCALES / 4] : q.segments[0].zero) - 8.0f,
+                s.scale[i]);
+        } else {
+            reader.scale_of(i, half, step, &s.scale[i], &s.minimum[i]);
+        }
+    }
+    return s;
+}
 
 /* Segments of one type that follow each other, packed_alike the first. */
 static inline packed_product packed_product_of(const struct product &p,

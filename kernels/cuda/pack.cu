@@ -1,6 +1,6 @@
 /*
- * pack.cu - weights in the order of the products for sm_90a: tiles of 16-bit types
- * (linear_hopper.cu), units of quantized ones (packed.cuh). In place where nobody else reads them,
+ * pack.cu - weights in the order of the products: on sm_90a tiles of 16-bit types (linear_hopper.cu),
+ * on all GPUs units of quantized ones (packed.cuh). In place where nobody else reads them,
  * by way of the device's scratch: 64 rows have the same bytes before and after.
  *
  * Of a gated matrix (types.h) 16 rows are 8 of the gate and the 8 of the other half that it is for,
@@ -185,8 +185,10 @@ size_t cuda_packed_bytes(const struct device *dev, const struct matrix *w, uint3
     const enum storage_type type = segment_type(w, p), act = dev->activation_type;
     const uint32_t unit = type == STORAGE_Q4_K || type == STORAGE_Q6_K ? 256u : (uint32_t)TILE;
     const size_t row_of_tiles = TILE * storage_bytes(type, w->cols);
-    if (!cuda->hopper || act == STORAGE_F32 || p->rows % TILE || w->cols % unit || !p->rows ||
-        !w->cols || row_of_tiles > PACK_SCRATCH_BYTES || (uintptr_t)p->data % 16)
+    if (act == STORAGE_F32 || p->rows % TILE || w->cols % unit || !p->rows || !w->cols ||
+        row_of_tiles > PACK_SCRATCH_BYTES || (uintptr_t)p->data % 16)
+        return 0;
+    if (type == act && !cuda->hopper)
         return 0;
     if (type == act)
         return cuda->blas ? (size_t)p->rows * w->cols * 2 : PACKED_IN_PLACE;

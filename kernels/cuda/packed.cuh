@@ -1,6 +1,6 @@
 /*
- * packed.cuh - quantized weights as the product for sm_90a reads them (linear_packed.cu): where the
- * numbers of a unit lie, and what they are in registers.
+ * packed.cuh - quantized weights as products read them (linear_packed.cu on sm_90a, linear_packed_mma.cu on
+ * other GPUs): where the numbers of a unit lie, and what they are in registers.
  *
  * A unit: 64 features x UNIT_K values of k (64; 256 of the types whose blocks have 256), as many
  * bytes as they had in rows, codes first, then scales. Units of 64 features follow each other along
@@ -193,11 +193,11 @@ template <int A, int W> struct unit_reader {
                 d_less[i] = d[i] * -RAISED;
         }
     }
-    __device__ __forceinline__ void move() {
-        codes += LARGE ? 2 * PIECE_CODES : (uint32_t)form::UNIT;
-        high += PACKED_FEATURES * 16;
-        scales += SCALES_STEP;
-        tops += PACKED_FEATURES;
+    __device__ __forceinline__ void move(uint32_t tiles = 1) {
+        codes += tiles * (LARGE ? 2 * PIECE_CODES : (uint32_t)form::UNIT);
+        high += tiles * PACKED_FEATURES * 16;
+        scales += tiles * SCALES_STEP;
+        tops += tiles * PACKED_FEATURES;
     }
     /* A of the two products of a half of the tile. */
     __device__ __forceinline__ void unpack(uint32_t half, uint32_t (&a)[2][4]) const {

@@ -121,7 +121,7 @@ static __device__ __forceinline__ uint32_t block_y_again() {
 #endif
 }
 
-/* ---- pairs of bf16 (f16) ---- */
+/* ---- pairs of bf16 (f16), on any GPU ---- */
 
 /* Both halves of a register, rounded once to nearest even; subnormal numbers count. */
 #ifdef TRIREME_EMULATED
@@ -136,7 +136,7 @@ template <int A, class F> static inline uint32_t emu_pairs(uint32_t a, uint32_t 
     template <int A> static inline uint32_t name(uint32_t a, uint32_t b) {                         \
         return emu_pairs<A>(a, b, [](float x, float y) { return x op y; });                        \
     }
-#elif defined(PTX_SM90A)
+#elif defined(PTX_SM90)
 #define HOPPER_PAIRS(name, op, bf16, f16)                                                          \
     template <int A> __device__ __forceinline__ uint32_t name(uint32_t a, uint32_t b) {            \
         uint32_t d;                                                                                \
@@ -146,11 +146,13 @@ template <int A, class F> static inline uint32_t emu_pairs(uint32_t a, uint32_t 
             asm(f16 " %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));                                    \
         return d;                                                                                  \
     }
-#else
+#else /* a * 1 + b, a * b + (-0): the same, rounded once */
 #define HOPPER_PAIRS(name, op, bf16, f16)                                                          \
-    template <int A> __device__ __forceinline__ uint32_t name(uint32_t, uint32_t) {                \
-        asm volatile("trap;");                                                                     \
-        return 0;                                                                                  \
+    template <int A> __device__ __forceinline__ uint32_t name(uint32_t a, uint32_t b) {            \
+        const bool adds = 1 op 1 == 2;                                                             \
+        const uint32_t one = A == STORAGE_BF16 ? 0x3f803f80u : 0x3c003c00u, zero = 0x80008000u,    \
+                       y = adds ? one : b, z = adds ? b : zero;                                    \
+        return A == STORAGE_BF16 ? fma_bf16x2(a, y, z) : fma_f16x2(a, y, z);                       \
     }
 #endif
 HOPPER_PAIRS(pair_add, +, "add.rn.bf16x2", "add.rn.f16x2")
