@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # timeout: 2400
 # seconds: 300
-# nvcc compiles the kernels for Hopper and, at each commit, one of the other targets without a warning, no kernel spills, and the hot loops for Hopper are what they were. REGISTERS=1 writes build/gpu-registers.md, all kernels; docs/gpu-registers.md has the hot ones.
+# nvcc compiles the kernels for Hopper and, at each commit, one of the other targets without a warning, no kernel spills, and the hot loops of both are what they were. REGISTERS=1 writes build/gpu-registers.md, all kernels; docs/gpu-registers.md has the hot ones.
 . "$(dirname "$0")/../lib.sh"
 cd "$ROOT" || exit 1
 if ! find_nvcc; then
@@ -22,17 +22,19 @@ table() {
         sed -E 's/_GLOBAL__N__[a-z0-9_]*//' | c++filt
 }
 # The sampler's block has 64 registers a thread; on sm_86 and sm_89 its chain of rules, which few requests ask for, keeps 8 bytes elsewhere.
-# On sm_100a, whose Hopper kernels are empty, the sampler keeps 36 and one shape of the product of few rows 32.
+# On sm_100, whose Hopper kernels are empty, the sampler keeps 36 and one shape of the product of few rows 32; on sm_80, sm_86 and sm_89
+# 64 rows by Q4_K keep 4.
 spills() { # those past what is said above, of one log: spills LOG ARCH
     table "$1" | awk -v arch="$2" '
         { allowed = 0 }
         arch ~ /sm_8[69]/ && /sample_kernel/ { allowed = 8 }
-        arch == "sm_100a" && /sample_kernel/ { allowed = 36 }
-        arch == "sm_100a" && /linear_rows_kernel/ { allowed = 32 }
+        arch ~ /sm_8/ && /linear_packed_mma_kernel<[23], 17, false, 64/ { allowed = 4 }
+        arch == "sm_100" && /sample_kernel/ { allowed = 36 }
+        arch == "sm_100" && /linear_rows_kernel/ { allowed = 32 }
         $NF > allowed { printf "%s; ", $0 }'
 }
-others=$(drawn 4 sm_80 sm_86 sm_89 sm_100a)
-[ "${REGISTERS:-0}" != 1 ] || others='sm_80 sm_86 sm_89'
+others=$(drawn 5 sm_80 sm_86 sm_89 sm_100 sm_120)
+[ "${REGISTERS:-0}" != 1 ] || others='sm_80 sm_86 sm_89 sm_120'
 for arch in $others sm_90a; do
     wrong='' spills=''
     at_a_time 2 compile kernels/cuda/*.cu
@@ -43,6 +45,19 @@ for arch in $others sm_90a; do
     done
     if [ -z "$wrong" ]; then ok "nvcc.compiles_$arch"; else not_ok "nvcc.compiles_$arch" "$wrong"; fi
     if [ -z "$spills" ]; then ok "nvcc.no_spills_$arch"; else not_ok "nvcc.no_spills_$arch" "kernel, registers, bytes: $spills"; fi
+done
+# The hot loops of GPUs that are no Hopper, with how many kernels of each file have one.
+for arch in $others; do
+    if ! need_cuobjdump; then
+        skip cuobjdump "nvcc.machine_code_$arch" "no cuobjdump, and it cannot be fetched"
+        continue
+    fi
+    wrong=''
+    for file in linear=18 linear_packed_mma=54 attention_prompt=18 attention_decode=16 attention_decode_narrow=10 attention_decode_narrow_f16=10; do
+        object=$work/${file%=*}.$arch.o
+        [ ! -f "$object" ] || wrong="$wrong$(python3 tests/machine_code_mma.py "$CUOBJDUMP" "$object" "${file#*=}" 2>&1 | tr '\n' ';')"
+    done
+    if [ -z "$wrong" ]; then ok "nvcc.machine_code_$arch"; else not_ok "nvcc.machine_code_$arch" "$wrong"; fi
 done
 # The hot loops of the product for Hopper: HGMMA, bulk copies, a budget of instructions (docs/gpu-registers.md).
 if [ ! -f "$work/linear_hopper.sm_90a.o" ]; then
@@ -64,7 +79,7 @@ if [ -f "$work/linear_fp8.sm_90a.o" ] && [ -n "${CUOBJDUMP:-}" ]; then
     if [ -z "$wrong" ]; then ok nvcc.machine_code_fp8; else not_ok nvcc.machine_code_fp8 "$wrong"; fi
 fi
 # The same of decode attention, with the number of kernels that each file is to have.
-for file in attention_decode=8 attention_decode_narrow=6; do
+for file in attention_decode=16 attention_decode_narrow=10 attention_decode_narrow_f16=10; do
     object=$work/${file%=*}.sm_90a.o
     [ -f "$object" ] && [ -n "${CUOBJDUMP:-}" ] || continue
     wrong=$(python3 tests/machine_code_attention.py "$CUOBJDUMP" "$object" "${file#*=}" 2>&1 | tr '\n' ';')
