@@ -2,7 +2,7 @@
 # cudart. Needs neither a GPU nor a driver; without one the program says so and computes on the CPU.
 option(TRIREME_CUDA "build the CUDA device (needs nvcc)" OFF)
 option(TRIREME_CUDA_SHARED "keep it in libtrireme_cuda.so beside the programs: many of them in a small folder (./dev gpu --pack)" OFF)
-set(TRIREME_CUDA_ARCHITECTURES "80-real;86-real;89-real;90a-real;80-virtual" CACHE STRING "as CMAKE_CUDA_ARCHITECTURES")
+set(TRIREME_CUDA_ARCHITECTURES "80-real;86-real;89-real;90a-real;100-real;120-real;80-virtual" CACHE STRING "as CMAKE_CUDA_ARCHITECTURES")
 if(TRIREME_CUDA)
   if("${TRIREME_CUDA_ARCHITECTURES}" MATCHES "(^|;)90(-|;|$)")
     message(FATAL_ERROR "TRIREME_CUDA_ARCHITECTURES has 90: name 90a, which the kernels for compute capability 9.0 are written for")

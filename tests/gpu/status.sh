@@ -22,7 +22,7 @@ is one). How: `./dev gpu --pack` here; bring the folder to the machine; `./dev g
 TEXT
     if [ -z "$(real "$ledger")" ]; then
         cat <<'TEXT'
-**Nothing yet.** The CUDA device (`kernels/cuda/`) has been compiled for sm_80, sm_86, sm_89, sm_90a and sm_100a and has run in the emulator
+**Nothing yet.** The CUDA device (`kernels/cuda/`) has been compiled for sm_80, sm_86, sm_89, sm_90a, sm_100 and sm_120 and has run in the emulator
 (`kernels/emu/`). No kernel has been executed by a GPU, none of its speeds is measured, and no number of this page is one. Whoever has a
 machine with a GPU is the first.
 TEXT
