@@ -4,7 +4,7 @@
 A prediction, not a measurement. Each number below has its reason beside it and is to be replaced by what ./dev gpu --run
 measures; the shapes are those that kernels/cuda/linear_hopper.cu and attention_decode.cuh choose. Prints a table in Markdown:
 bench/gpu/step_model.py [--context N] [--weights bf16|fp8|fp8-128|fp8-fp8|int8|q8_0|q4_0|int4|q4_k|q6_k|mxfp4] [--losses] [--ranks N]
-[--prompt-cache bf16|fp8|int8].
+[--prompt-cache bf16|fp8|int8]. --goals: all that has a goal beside it, the furthest from it first.
 """
 import math
 import sys
@@ -349,10 +349,43 @@ def losses(rows, context, kind):
     return sorted(lines + [(sampler(rows) * 1e3, "sampler", "passes over the logits", sampler(rows) * 1e6)], reverse=True)
 
 
+# Of the floor, by weights and batch; of half the floor, by batch; milliseconds, by weights (8192 tokens of a prompt).
+GOALS = {
+    "bf16": {1: 0.86, 8: 0.86, 64: 0.84, 256: 0.86},
+    "fp8": {1: 0.80, 8: 0.80, 64: 0.78, 256: 0.78},
+    "fp8-fp8": {256: 0.78},
+    "fp8-128": {1: 0.80, 8: 0.80, 64: 0.78},
+    "q8_0": {1: 0.80, 8: 0.80, 64: 0.78},
+    "int4": {1: 0.70, 8: 0.70},
+    "q4_k": {1: 0.70, 8: 0.70},
+}
+GOALS_OF_TWO = {1: 0.80, 8: 0.80, 64: 0.80, 256: 0.80}
+GOALS_OF_PROMPTS = {"bf16": 200, "fp8": 200, "fp8-fp8": 130}
+
+
+def goals(context):
+    """Of each goal (what is reached of it, the goal, what has it, milliseconds over it)."""
+    for kind, of_batch in GOALS.items():
+        for rows, goal in of_batch.items():
+            seconds, best = step(rows, context, kind)[0], floor(rows, context, kind)
+            yield best / seconds / goal, f"{goal:.2f}", f"{best / seconds:.2f}", f"{kind}, batch {rows}", (seconds - best / goal) * 1e3
+    for rows, goal in GOALS_OF_TWO.items():
+        seconds, _, best = divided(rows, context, 2)
+        yield best / seconds / goal, f"{goal:.2f}", f"{best / seconds:.2f}", f"bf16, two ranks, batch {rows}", (seconds - best / goal) * 1e3
+    for kind, goal in GOALS_OF_PROMPTS.items():
+        seconds = prefill(8192, 2048, kind)[0] * 1e3
+        yield goal / seconds, f"{goal} ms", f"{seconds:.0f} ms", f"{kind}, 8192 tokens of a prompt", seconds - goal
+
+
 def main():
     context = int(sys.argv[sys.argv.index("--context") + 1]) if "--context" in sys.argv else 1024
     kind = sys.argv[sys.argv.index("--weights") + 1] if "--weights" in sys.argv else "bf16"
     cache = sys.argv[sys.argv.index("--prompt-cache") + 1] if "--prompt-cache" in sys.argv else "bf16"
+    if "--goals" in sys.argv:
+        print("| what | predicted | goal | of the goal | ms over it |\n| --- | --- | --- | --- | --- |")
+        for reached, goal, predicted, what, over in sorted(goals(context)):
+            print(f"| {what} | {predicted} | {goal} | {reached:.2f} | {max(over, 0):.2f} |")
+        return
     if "--losses" in sys.argv:
         print("| batch | lost, ms | line | a launch, us | binds |\n| --- | --- | --- | --- | --- |")
         for rows in (1, 8, 64, 256):
