@@ -6,8 +6,6 @@
  */
 #include "grammar/fa_internal.h"
 
-#include <stdlib.h>
-
 void nfa_release(struct nfa *n) {
     vec_release(&n->first);
     vec_release(&n->labels);
@@ -46,14 +44,46 @@ int fa_out_of_fuel(struct error *err) {
 
 /* ---- subset construction ---- */
 
-static int compare_words(const void *a, const void *b) {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
+/* Gaps of Shell's sort (Ciura, 2001). Most lists are short, or in order from their front or end. */
+static const uint32_t GAPS[] = {1750, 701, 301, 132, 57, 23, 10, 4, 1};
+
+static void sort_words(uint32_t *words, size_t count) {
+    size_t ordered = 1;
+    while (ordered < count && words[ordered - 1] <= words[ordered])
+        ordered++;
+    for (size_t g = 0; g < ARRAY_LEN(GAPS) && ordered < count; g++)
+        for (size_t i = GAPS[g]; i < count; i++) {
+            uint32_t word = words[i];
+            size_t at = i;
+            for (; at >= GAPS[g] && words[at - GAPS[g]] > word; at -= GAPS[g])
+                words[at] = words[at - GAPS[g]];
+            words[at] = word;
+        }
+}
+
+/* By their first symbols. */
+static void sort_edges(struct fa_edge *edges, size_t count) {
+    size_t ordered = 1;
+    while (ordered < count && edges[ordered - 1].lo >= edges[ordered].lo)
+        ordered++;
+    if (ordered == count)
+        for (size_t i = 0; i < count / 2; i++) {
+            struct fa_edge edge = edges[i];
+            edges[i] = edges[count - 1 - i];
+            edges[count - 1 - i] = edge;
+        }
+    for (size_t g = 0; g < ARRAY_LEN(GAPS); g++)
+        for (size_t i = GAPS[g]; i < count; i++) {
+            struct fa_edge edge = edges[i];
+            size_t at = i;
+            for (; at >= GAPS[g] && edges[at - GAPS[g]].lo > edge.lo; at -= GAPS[g])
+                edges[at] = edges[at - GAPS[g]];
+            edges[at] = edge;
+        }
 }
 
 static size_t sort_unique(uint32_t *words, size_t count) {
-    if (count > 1)
-        qsort(words, count, sizeof *words, compare_words);
+    sort_words(words, count);
     size_t kept = 0;
     for (size_t i = 0; i < count; i++)
         if (!kept || words[kept - 1] != words[i])
@@ -73,6 +103,7 @@ struct subset_work {
     uint32_t round;
     uint32_t *free_first; /* [states + 1] where each one's free edges begin, */
     uint32_t *free_to;    /* which lead there */
+    uint32_t *alone;      /* [states] 1 + the subset behind an edge to this one alone, or 0 */
     uint64_t work;        /* done since fuel was last taken for it */
     word_vec set, stack, cuts;
     fa_edge_vec edges, open; /* of a set; those over the symbol looked at */
@@ -98,13 +129,18 @@ static void gather_free_edges(struct subset_work *w) {
     w->free_first[n->first.count] = count;
 }
 
+/* Adds what free edges lead to from the states of the set, and sorts it. */
 static void close_set(struct subset_work *w) {
-    w->round++;
-    w->stack.count = 0;
     size_t given = w->set.count;
+    w->round++;
+    w->stack.count = w->set.count = 0;
     for (size_t i = 0; i < given; i++) {
-        w->mark[w->set.items[i]] = w->round;
-        vec_push(&w->stack, w->set.items[i]);
+        uint32_t s = w->set.items[i];
+        if (w->mark[s] == w->round)
+            continue;
+        w->mark[s] = w->round;
+        w->set.items[w->set.count++] = s;
+        vec_push(&w->stack, s);
     }
     while (w->stack.count) {
         uint32_t s = w->stack.items[--w->stack.count];
@@ -117,13 +153,7 @@ static void close_set(struct subset_work *w) {
             vec_push(&w->stack, to);
         }
     }
-    w->work += w->set.count;
-    w->set.count = sort_unique(w->set.items, w->set.count);
-}
-
-static int compare_edges(const void *a, const void *b) {
-    const struct fa_edge *x = a, *y = b;
-    return x->lo < y->lo ? -1 : x->lo > y->lo;
+    sort_words(w->set.items, w->set.count);
 }
 
 /* The edges that leave a set, sorted, and the symbols where any of them begins or has ended. */
@@ -136,12 +166,13 @@ static void gather_edges(struct subset_work *w, const uint32_t *set, size_t coun
             if (edge->lo > edge->hi)
                 continue;
             vec_push(&w->edges, ((struct fa_edge){edge->lo, edge->hi, edge->to}));
-            vec_push(&w->cuts, edge->lo);
-            vec_push(&w->cuts, edge->hi + 1);
         }
+    sort_edges(w->edges.items, w->edges.count);
+    for (size_t i = 0; i < w->edges.count; i++) {
+        vec_push(&w->cuts, w->edges.items[i].lo);
+        vec_push(&w->cuts, w->edges.items[i].hi + 1);
+    }
     w->cuts.count = sort_unique(w->cuts.items, w->cuts.count);
-    if (w->edges.count > 1)
-        qsort(w->edges.items, w->edges.count, sizeof *w->edges.items, compare_edges);
     w->open.count = w->opened = 0;
     w->work += SORTED_EDGE * w->edges.count;
 }
@@ -164,6 +195,27 @@ static uint32_t set_label(const struct nfa *n, const uint32_t *set, size_t count
     return label;
 }
 
+/* The subset behind the open edges. */
+static uint32_t subset_behind(struct subset_work *w, struct interner *t, bool *fresh) {
+    uint32_t first = w->open.items[0].to;
+    bool alone = true;
+    w->set.count = 0;
+    for (size_t e = 0; e < w->open.count; e++) {
+        vec_push(&w->set, w->open.items[e].to);
+        alone &= w->open.items[e].to == first;
+    }
+    *fresh = false;
+    uint32_t known = alone ? w->alone[first] : 0;
+    if (!known) {
+        close_set(w);
+        known = 1 + interner_add(t, w->set.items, w->set.count, fresh);
+        if (alone)
+            w->alone[first] = known;
+    }
+    w->work += t->sets.items[known - 1].count;
+    return known - 1;
+}
+
 int dfa_from_nfa(const struct nfa *n, uint32_t start, struct fa_fuel *fuel, struct dfa *out,
                  struct error *err) {
     struct subset_work w = {.n = n};
@@ -171,10 +223,12 @@ int dfa_from_nfa(const struct nfa *n, uint32_t start, struct fa_fuel *fuel, stru
     bool fresh;
     int rc = 0;
     w.mark = mem_calloc(n->first.count + 1, sizeof *w.mark);
+    w.alone = mem_calloc(n->first.count + 1, sizeof *w.alone);
     gather_free_edges(&w);
     *out = (struct dfa){0};
     vec_push(&w.set, start);
     close_set(&w);
+    w.work += w.set.count;
     (void)interner_add(&t, w.set.items, w.set.count, &fresh);
     for (uint32_t i = 0; i < t.sets.count && !rc; i++) {
         struct span s = t.sets.items[i];
@@ -183,15 +237,10 @@ int dfa_from_nfa(const struct nfa *n, uint32_t start, struct fa_fuel *fuel, stru
                                   set_label(n, t.pool.items + s.first, s.count)};
         for (size_t c = 0; c + 1 < w.cuts.count && !rc; c++) {
             uint32_t lo = w.cuts.items[c], hi = w.cuts.items[c + 1] - 1;
-            w.set.count = 0;
             open_edges(&w, lo);
-            for (size_t e = 0; e < w.open.count; e++)
-                vec_push(&w.set, w.open.items[e].to);
-            if (!w.set.count)
+            if (!w.open.count)
                 continue;
-            w.set.count = sort_unique(w.set.items, w.set.count);
-            close_set(&w);
-            uint32_t to = interner_add(&t, w.set.items, w.set.count, &fresh);
+            uint32_t to = subset_behind(&w, &t, &fresh);
             dfa_push_edge(out, state.edge_first, lo, hi, to);
             /* A subset costs what it holds, so that few but wide ones are counted, too. */
             uint32_t price = fresh ? 1 + (uint32_t)(w.set.count / 16) : 0;
@@ -210,6 +259,7 @@ int dfa_from_nfa(const struct nfa *n, uint32_t start, struct fa_fuel *fuel, stru
     }
     interner_release(&t);
     mem_free(w.mark);
+    mem_free(w.alone);
     mem_free(w.free_first);
     mem_free(w.free_to);
     vec_release(&w.set);
