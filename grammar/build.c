@@ -21,6 +21,7 @@ void builder_init(struct builder *b, const struct grammar_limits *limits) {
                           .any_json = FA_NONE};
     vec_push(&b->exprs, ((struct expr){.kind = EXPR_NEVER}));
     vec_push(&b->exprs, ((struct expr){.kind = EXPR_EMPTY}));
+    vec_push(&b->exprs, ((struct expr){.kind = EXPR_NEVER})); /* EXPR_NOT_SET */
 }
 
 static void object_rules_release(struct object_rules *o) {
@@ -180,7 +181,7 @@ uint32_t expr_item(struct builder *b, uint32_t term) {
 uint32_t builder_rule(struct builder *b) {
     if (b->failed || b->rules.count + b->exprs.count >= b->limits.exprs)
         return builder_fail(b, ERR_LIMIT, "the grammar is too large");
-    vec_push(&b->rules, 0);
+    vec_push(&b->rules, EXPR_NOT_SET);
     return (uint32_t)b->rules.count - 1;
 }
 

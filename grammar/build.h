@@ -79,12 +79,15 @@ struct grammar_limits {
 /* 200 000 states, 200 000 expressions, 1 MB, 64 deep. */
 struct grammar_limits grammar_limits_default(void);
 
+/* The number of an expression that matches nothing, as a rule does that is not set yet. */
+enum { EXPR_NOT_SET = 2 };
+
 struct builder {
     VEC(struct expr) exprs;
     VEC(uint32_t) kids;
     VEC(struct code_range) ranges;
     VEC(struct dfa) dfas;
-    VEC(uint32_t) rules; /* [rule]: its expression; EXPR 0 until set */
+    VEC(uint32_t) rules; /* [rule]: its expression; EXPR_NOT_SET until then */
     VEC(struct object_rules) objects;
     struct buf text;
     struct fa_fuel fuel;
@@ -99,7 +102,7 @@ struct builder {
     struct error error;
 };
 
-/* No expressions but EXPR_NEVER and EXPR_EMPTY; limits are copied. */
+/* No expressions but EXPR_NEVER, EXPR_EMPTY and EXPR_NOT_SET; limits are copied. */
 void builder_init(struct builder *b, const struct grammar_limits *limits);
 /* Frees all expressions, rules and automata; b may be zeroes. */
 void builder_release(struct builder *b);

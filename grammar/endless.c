@@ -15,12 +15,15 @@ static uint32_t either(uint32_t a, uint32_t b) {
     return MIN(a + b, (uint32_t)ENOUGH);
 }
 
-/* Texts from a state on. counts: 0 where they are not known, else 1 + them. Where a circle closes they
- * are enough, but for circles of zeros, with which a number stays what it is. */
-static uint32_t dfa_texts(const struct dfa *d, uint32_t state, uint32_t *counts, uint32_t depth) {
+/* Texts from a state on, of those labels that are not `dead` (NULL: of all). counts: 0 where they are
+ * not known, else 1 + them. Where a circle closes they are enough, but for circles of zeros, with which
+ * a number stays what it is, and for those from which nothing comes. */
+static uint32_t dfa_texts(const struct dfa *d, const bool *dead, uint32_t state, uint32_t *counts,
+                          uint32_t depth) {
     enum { DEPTH_MAX = 4096 };
     const struct dfa_state *s = &d->states.items[state];
-    uint32_t sum = s->label != FA_NONE;
+    uint32_t sum = s->label != FA_NONE && !(dead && dead[s->label]);
+    bool circles = false;
     if (depth == DEPTH_MAX)
         return ENOUGH;
     if (counts[state])
@@ -30,16 +33,19 @@ static uint32_t dfa_texts(const struct dfa *d, uint32_t state, uint32_t *counts,
         const struct fa_edge *edge = &d->edges.items[s->edge_first + e];
         bool zero = edge->lo == '0' && edge->hi == '0', circle = counts[edge->to] == ON_THE_WAY;
         uint32_t width = MIN(edge->hi - edge->lo, (uint32_t)ENOUGH - 1) + 1;
-        uint32_t behind = !circle ? dfa_texts(d, edge->to, counts, depth + 1) : zero ? 0 : ENOUGH;
+        uint32_t behind = !circle ? dfa_texts(d, dead, edge->to, counts, depth + 1) : 0;
+        circles |= circle && !zero;
         sum = either(sum, both(width, behind));
     }
+    if (circles && (sum || !dead))
+        sum = ENOUGH;
     counts[state] = sum + 1;
     return sum;
 }
 
-static uint32_t texts_of_dfa(const struct dfa *d) {
+static uint32_t texts_of_dfa(const struct dfa *d, const bool *dead) {
     uint32_t *counts = mem_calloc(d->states.count + 1, sizeof *counts);
-    uint32_t count = dfa_texts(d, 0, counts, 0);
+    uint32_t count = dfa_texts(d, dead, 0, counts, 0);
     mem_free(counts);
     return count;
 }
@@ -60,7 +66,7 @@ static uint32_t texts_of(const struct builder *b, uint32_t e, uint32_t *rules, u
 /* rules: as counts above. A rule that is not known yet leads to itself. */
 static uint32_t texts_of_rule(const struct builder *b, uint32_t rule, uint32_t *rules,
                               uint32_t depth) {
-    if (rules[rule] == ON_THE_WAY || !b->rules.items[rule])
+    if (rules[rule] == ON_THE_WAY || b->rules.items[rule] == EXPR_NOT_SET)
         return ENOUGH;
     if (!rules[rule]) {
         rules[rule] = ON_THE_WAY;
@@ -68,6 +74,24 @@ static uint32_t texts_of_rule(const struct builder *b, uint32_t rule, uint32_t *
         rules[rule] = count + 1;
     }
     return rules[rule] - 1;
+}
+
+/* Of an object: as many as its member with the most has values, or as there are keys that come as often
+ * as one likes. Labels that have no value are of keys that may not come. */
+static uint32_t texts_of_object(const struct builder *b, const struct object_rules *o,
+                                uint32_t *rules, uint32_t depth) {
+    bool *dead = mem_calloc(o->values.count + 1, sizeof *dead), open = false;
+    uint32_t count = 1;
+    for (uint32_t i = 0; i < o->values.count && o->count_max && count < ENOUGH; i++) {
+        uint32_t values = texts_of_rule(b, o->values.items[i], rules, depth);
+        count = MAX(count, values);
+        dead[i] = !values || i < o->property_count;
+        open |= !dead[i];
+    }
+    if (open && count < ENOUGH)
+        count = MAX(count, texts_of_dfa(&o->keys, dead));
+    mem_free(dead);
+    return count;
 }
 
 /* depth bounds the recursion. */
@@ -100,15 +124,9 @@ static uint32_t texts_of(const struct builder *b, uint32_t e, uint32_t *rules, u
     case EXPR_REPEAT: return repeated(texts_of(b, x.a, rules, depth + 1), x.b, x.c);
     case EXPR_RULE: return texts_of_rule(b, x.a, rules, depth);
     case EXPR_DFA:
-    case EXPR_QUOTED: return texts_of_dfa(&b->dfas.items[x.a]);
+    case EXPR_QUOTED: return texts_of_dfa(&b->dfas.items[x.a], NULL);
     case EXPR_STRING: return x.b ? ENOUGH : 1; /* there are more characters than that */
-    case EXPR_OBJECT: {
-        const struct object_rules *o = &b->objects.items[x.a];
-        for (size_t i = 0; i < o->values.count && o->count_max && count < ENOUGH; i++)
-            count = MAX(count, texts_of_rule(b, o->values.items[i], rules, depth));
-        bool open = o->values.count > o->property_count && o->count_max;
-        return open ? MAX(count, texts_of_dfa(&o->keys)) : MAX(count, 1u);
-    }
+    case EXPR_OBJECT: return texts_of_object(b, &b->objects.items[x.a], rules, depth);
     case EXPR_UNIQUE:
     case EXPR_ITEM: return texts_of(b, x.a, rules, depth + 1);
     }

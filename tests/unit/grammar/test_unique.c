@@ -203,6 +203,12 @@ TEST(items_that_may_run_out_are_refused_where_some_must_come) {
          "\"minItems\":2}",
          "at #/uniqueItems: of items that may run out"},
         {"{\"contains\":{\"const\":1},\"minContains\":2,\"uniqueItems\":true}", "may run out"},
+        {"{\"items\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"boolean\"}},"
+         "\"additionalProperties\":false},\"uniqueItems\":true,\"minItems\":2}",
+         "may run out"},
+        {"{\"items\":{\"type\":\"object\",\"patternProperties\":{\"^[ab]$\":{\"type\":\"null\"}},"
+         "\"additionalProperties\":false},\"uniqueItems\":true,\"minItems\":2}",
+         "may run out"},
     };
     for (size_t i = 0; i < ARRAY_LEN(REFUSED); i++) {
         struct program p;
@@ -285,6 +291,30 @@ TEST(masks_of_unique_items_are_what_is_accepted) {
             program_release(&p);
         }
     vocab_free(&v);
+}
+
+TEST(no_comma_comes_behind_the_last_of_all_items) {
+    static const struct {
+        const char *schema, *text;
+    } ROWS_OUT[] = {
+        {"{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"uniqueItems\":true}",
+         "[true,false"},
+        {"{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{\"a\":{\"type\":"
+         "\"boolean\"}},\"required\":[\"a\"],\"additionalProperties\":false},\"uniqueItems\":true}",
+         "[{\"a\":true},{\"a\":false}"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(ROWS_OUT); i++) {
+        struct program p;
+        struct error err;
+        EXPECT(!compile(GRAMMAR_JSON_SCHEMA, ROWS_OUT[i].schema, &p, &err));
+        struct grammar_run *run = grammar_run_new(&p, NULL);
+        struct matcher *m = matcher_new(run);
+        EXPECT(matcher_bytes(m, text_of(ROWS_OUT[i].text)));
+        EXPECT(!matcher_bytes(m, bytes_str(",")));
+        matcher_free(&m);
+        grammar_run_free(&run);
+        program_release(&p);
+    }
 }
 
 TEST(tables_of_unique_items_are_made_anew) {
