@@ -31,11 +31,12 @@ struct gateway_settings {
     int64_t priority_min;                    /* of requests whose key does not say otherwise */
     int64_t key_requests, key_minute_tokens; /* auth_limits of keys that do not say theirs */
     uint64_t body_max;
-    uint64_t responses_bytes;  /* of answers that are kept (response_store.h) */
-    uint64_t answers_max;      /* bytes of whole answers, of all that wait and are not read */
-    uint64_t submit_max;       /* bytes of a Submit; 0: what a frame may have (tests: less) */
-    uint32_t visits_max;       /* as EVENT_THREAD_VISITS, which 0 is (tests: less) */
-    const char *allow_hosts;   /* see hosts.h */
+    uint64_t responses_bytes; /* of answers that are kept (response_store.h) */
+    uint64_t answers_max;     /* bytes of whole answers, of all that wait and are not read */
+    uint64_t submit_max;      /* bytes of a Submit; 0: what a frame may have (tests: less) */
+    uint32_t visits_max;      /* as EVENT_THREAD_VISITS, which 0 is (tests: less) */
+    uint64_t aside_max;       /* bytes of long runs that wait for readers; 0: 16 MB (tests: less) */
+    const char *allow_hosts;  /* see hosts.h */
     const char *allow_origins; /* of web pages: see cors.h */
     bool share_port, trust_request_template;
     bool models_on_demand;                           /* as text_settings.on_demand */

@@ -125,9 +125,7 @@ static void on_drained(void *ctx, struct http_request *req) {
     struct generation *gen = ctx;
     (void)req;
     event_thread_set_now(gen->thread);
-    gen->unread_bytes = 0;
-    generation_set_paused(gen, false);
-    generation_ask(gen);
+    generation_on_drained(gen);
 }
 
 static const struct http_watch watch = {.on_closed = on_closed, .on_drained = on_drained};

@@ -127,6 +127,8 @@ bool generation_on_piece(struct submission *sub, const struct mail *mail,
                          const struct mail_item *piece);
 /* A long run of it waits no more. Never ends it. */
 void generation_on_long_run_end(struct submission *sub);
+/* Its client has read what was written: what waits for that goes on. Never ends it. */
+void generation_on_drained(struct generation *gen);
 /* The scheduler will not run this attempt. */
 void generation_on_reject(struct submission *sub, const struct mail_reject *reject);
 /* Ends it, after its client was told or is gone: writes its line of the log, cancels what runs and

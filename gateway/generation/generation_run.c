@@ -5,6 +5,7 @@
 #include "gateway/answers/answer_room.h"
 #include "gateway/calls/health.h"
 #include "gateway/generation/generation.h"
+#include "gateway/generation/turn.h"
 #include "gateway/watch/gateway_metrics.h"
 #include "gateway/watch/key_metrics.h"
 #include "gateway/watch/model_metrics.h"
@@ -488,7 +489,17 @@ void generation_on_long_run_end(struct submission *sub) {
         generation_ask(sub->generation);
 }
 
-/* ---- its client wants no more ---- */
+/* ---- its client reads, or wants no more ---- */
+
+void generation_on_drained(struct generation *gen) {
+    gen->unread_bytes = 0;
+    generation_set_paused(gen, false);
+    generation_ask(gen);
+    for (uint32_t i = 0; i < gen->submission_count; i++)
+        if (gen->submissions[i].long_runs)
+            long_runs_wake(&gen->thread->long_runs, gen->submissions[i].delivery.request);
+    turn_ask_for_piece(gen->thread);
+}
 
 /* Ends what still runs of a submission. */
 static void abort_choices(struct submission *sub) {

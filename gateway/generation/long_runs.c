@@ -5,12 +5,18 @@ void long_run_free(struct long_run *run) {
     mem_free(run);
 }
 
-void long_runs_release(struct long_runs *runs) {
-    for (struct long_run *run = runs->first, *next; run; run = next) {
+static void free_all(struct long_run *run) {
+    for (struct long_run *next; run; run = next) {
         next = run->next;
         long_run_free(run);
     }
-    runs->first = runs->last = NULL;
+}
+
+void long_runs_release(struct long_runs *runs) {
+    free_all(runs->first);
+    free_all(runs->aside);
+    runs->first = runs->last = runs->aside = NULL;
+    runs->aside_bytes = 0;
 }
 
 /* Of the first tokens that make LONG_RUN_WORK at most, of one at least: how many they are, and how
@@ -84,4 +90,57 @@ bool long_runs_put_back(struct long_runs *runs, struct long_run *run,
     rest->goes_on = true;
     append(runs, run);
     return true;
+}
+
+/* ---- aside ---- */
+
+bool long_runs_put_aside(struct long_runs *runs, struct long_run *run, uint64_t bytes_max) {
+    if (runs->aside_bytes + run->mail->bytes > bytes_max) {
+        long_run_free(run);
+        return false;
+    }
+    runs->aside_bytes += run->mail->bytes;
+    run->next = runs->aside;
+    runs->aside = run;
+    return true;
+}
+
+/* Takes those of a request out of a list: each goes to the list *taken, in order. */
+static void take_of(struct long_run **list, struct u128 request, struct long_run **taken) {
+    while (*list) {
+        struct long_run *run = *list;
+        if (!u128_equal(run->rest.request, request)) {
+            list = &run->next;
+            continue;
+        }
+        *list = run->next;
+        run->next = NULL;
+        *taken = run;
+        taken = &run->next;
+    }
+}
+
+static struct long_run *take_aside(struct long_runs *runs, struct u128 request) {
+    struct long_run *taken = NULL;
+    take_of(&runs->aside, request, &taken);
+    for (struct long_run *run = taken; run; run = run->next)
+        runs->aside_bytes -= run->mail->bytes;
+    return taken;
+}
+
+void long_runs_wake(struct long_runs *runs, struct u128 request) {
+    for (struct long_run *run = take_aside(runs, request), *next; run; run = next) {
+        next = run->next;
+        append(runs, run);
+    }
+}
+
+void long_runs_drop(struct long_runs *runs, struct u128 request) {
+    struct long_run *taken = NULL;
+    free_all(take_aside(runs, request));
+    take_of(&runs->first, request, &taken);
+    free_all(taken);
+    runs->last = runs->first;
+    while (runs->last && runs->last->next)
+        runs->last = runs->last->next;
 }

@@ -6,6 +6,9 @@
  * of the thread. So such a run waits here, and each turn takes one piece of one run; the runs take
  * turns.
  *
+ * A run whose client does not read is put aside until it does. What lies aside has a bound; past it
+ * the run is given up, and asked for again later.
+ *
  * Work is counted in tokens and entries of log-probabilities, not in time.
  *
  * Invariants:
@@ -22,7 +25,7 @@
 
 #include "gateway/link/mailbox.h"
 
-enum { LONG_RUN_WORK = 512 };
+enum { LONG_RUN_WORK = 256 };
 
 struct long_run {
     struct long_run *next;
@@ -32,8 +35,10 @@ struct long_run {
 
 /* Zeroed: no runs. */
 struct long_runs {
-    struct long_run *first, *last; /* owned */
-    _Atomic uint64_t piece_count;  /* taken so far; others may read it */
+    struct long_run *first, *last; /* owned: those that wait for their turn */
+    struct long_run *aside;        /* owned: those that wait for their reader */
+    /* of their mails, and pieces taken so far; other threads may read both */
+    _Atomic uint64_t aside_bytes, piece_count;
 };
 
 /* Frees those that wait. */
@@ -50,7 +55,14 @@ struct long_run *long_runs_take(struct long_runs *runs, struct mail_item *piece)
  * freed. */
 bool long_runs_put_back(struct long_runs *runs, struct long_run *run,
                         const struct mail_item *piece);
-/* Nobody wants the rest. */
+/* The run that was taken out waits for its reader, if no more than bytes_max are aside then. False:
+ * it is freed. */
+bool long_runs_put_aside(struct long_runs *runs, struct long_run *run, uint64_t bytes_max);
+/* A request's client reads: its runs wait for their turn again. */
+void long_runs_wake(struct long_runs *runs, struct u128 request);
+/* Frees all runs of a request. */
+void long_runs_drop(struct long_runs *runs, struct u128 request);
+/* Nobody wants the rest of one that was taken out. */
 void long_run_free(struct long_run *run);
 
 #endif

@@ -52,6 +52,8 @@ void submission_release(struct submission *sub) {
         outbox_cancel(outbox, d->request, d->attempt, WIRE_ALL_CHOICES);
     outbox_finish_acks(outbox, d, !cancelled);
     submission_map_remove(&sub->thread->submissions, d->request);
+    if (sub->long_runs)
+        long_runs_drop(&sub->thread->long_runs, d->request);
     for (uint32_t i = 0; i < d->choice_count; i++)
         choice_release(&sub->choices[i]);
     mem_free(sub->choices);

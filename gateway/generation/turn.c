@@ -15,7 +15,7 @@
 /* Whether a run is to wait for a turn of its own: it is long, or runs of its request in the same mail
  * before it make much together (*work). */
 static bool is_long(const struct mail *mail, const struct mail_item *item, uint32_t *work) {
-    enum { MAIL_WORK = 8 * LONG_RUN_WORK };
+    enum { MAIL_WORK = 4 * LONG_RUN_WORK };
     uint32_t more = long_run_work(mail, item);
     *work += more;
     return more > LONG_RUN_WORK || (*work > MAIL_WORK && item->token_count > 1);
@@ -97,9 +97,20 @@ static bool ask_for_turn(struct event_thread *thread, void (*fn)(void *ctx)) {
 
 static void take_piece(void *ctx);
 
-static void ask_for_piece(struct event_thread *thread) {
+void turn_ask_for_piece(struct event_thread *thread) {
     if (thread->long_runs.first && !thread->long_runs_go_on)
         thread->long_runs_go_on = ask_for_turn(thread, take_piece);
+}
+
+/* Its client does not read. */
+static void put_aside(struct submission *sub, struct long_run *run) {
+    enum { ASIDE_BYTES = 16 << 20 };
+    struct event_thread *thread = sub->thread;
+    uint64_t most = thread->gw->settings.aside_max;
+    if (long_runs_put_aside(&thread->long_runs, run, most ? most : (uint64_t)ASIDE_BYTES))
+        return;
+    sub->generation->held = true; /* asks again when it reads */
+    generation_on_long_run_end(sub);
 }
 
 static void take_piece(void *ctx) {
@@ -108,9 +119,10 @@ static void take_piece(void *ctx) {
     turn_collect(thread); /* what its submission waits for may have come, or its end */
     struct long_run *run = long_runs_take(&thread->long_runs, &piece);
     struct submission *sub = run ? submission_map_find(&thread->submissions, piece.request) : NULL;
-    if (run && !sub) {
-        long_run_free(run);
+    if (sub && sub->generation->paused) {
+        put_aside(sub, run);
     } else if (run) {
+        CHECK(sub); /* one that ends drops its runs */
         bool wanted = generation_on_piece(sub, run->mail, &piece);
         bool goes_on = wanted && long_runs_put_back(&thread->long_runs, run, &piece);
         if (!wanted)
@@ -120,7 +132,7 @@ static void take_piece(void *ctx) {
             generation_on_long_run_end(sub);
     }
     thread->long_runs_go_on = false;
-    ask_for_piece(thread);
+    turn_ask_for_piece(thread);
 }
 
 void turn_collect(struct event_thread *thread) {
@@ -136,7 +148,7 @@ void turn_collect(struct event_thread *thread) {
     thread->output_tokens = 0;
     outbox_flush_acks(&thread->outbox, thread->now_ms, false);
     response_calls_turn(thread);
-    ask_for_piece(thread);
+    turn_ask_for_piece(thread);
 }
 
 void turn_start_opened(struct event_thread *thread) {

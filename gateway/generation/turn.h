@@ -17,6 +17,8 @@ void turn_collect(struct event_thread *thread);
 void turn_start_opened(struct event_thread *thread);
 /* Every EVENT_THREAD_TICK_MS: begins a round over the generations, which goes on in turns of its own. */
 void turn_tick(struct event_thread *thread);
+/* Has a turn in which a long run goes on, where one waits for it. */
+void turn_ask_for_piece(struct event_thread *thread);
 /* Whether something of this thread waits for the next tick. */
 bool turn_waits(const struct event_thread *thread);
 /* After the thread's HTTP has ended: ends the generations that are left (probes). */

@@ -121,6 +121,51 @@ TEST(long_runs_take_turns) {
     EXPECT(!runs.first && !runs.last);
 }
 
+TEST(runs_aside_have_a_bound_and_come_back_in_order) {
+    struct long_runs runs = {0};
+    struct mail_item piece;
+    uint64_t bytes = 0;
+    for (uint64_t i = 0; i < 5; i++) {
+        struct mail *mail = mail_of(2 * LONG_RUN_WORK, NULL, (struct u128){i % 2, 9});
+        mail->items[0].choice = (uint32_t)i;
+        bytes = mail->bytes;
+        long_runs_add(&runs, mail, &mail->items[0]);
+        mail_free(mail);
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        struct long_run *run = long_runs_take(&runs, &piece);
+        EXPECT_EQ(long_runs_put_aside(&runs, run, 3 * bytes), i < 3);
+    }
+    EXPECT_EQ(atomic_load(&runs.aside_bytes), 3 * bytes);
+    EXPECT(runs.first && runs.first == runs.last); /* choice 4 */
+    long_runs_wake(&runs, (struct u128){0, 9});    /* choices 0 and 2 */
+    EXPECT_EQ(atomic_load(&runs.aside_bytes), bytes);
+    EXPECT_EQ(runs.first->rest.choice, 4);
+    EXPECT_EQ(runs.first->next->rest.choice + runs.last->rest.choice, 2);
+    long_runs_wake(&runs, (struct u128){7, 9}); /* of nobody */
+    EXPECT_EQ(atomic_load(&runs.aside_bytes), bytes);
+    long_runs_drop(&runs, (struct u128){0, 9});
+    EXPECT(!runs.first && !runs.last && runs.aside);
+    long_runs_drop(&runs, (struct u128){1, 9});
+    EXPECT(!runs.aside && atomic_load(&runs.aside_bytes) == 0);
+}
+
+/* Of several that wait for their turn, those of one request go. */
+TEST(runs_of_a_request_are_dropped_from_among_others) {
+    struct long_runs runs = {0};
+    for (uint64_t i = 0; i < 4; i++) {
+        struct mail *mail = mail_of(2 * LONG_RUN_WORK, NULL, (struct u128){i % 2, 9});
+        mail->items[0].choice = (uint32_t)i;
+        long_runs_add(&runs, mail, &mail->items[0]);
+        mail_free(mail);
+    }
+    long_runs_drop(&runs, (struct u128){1, 9});
+    EXPECT_EQ(runs.first->rest.choice, 0);
+    EXPECT_EQ(runs.last->rest.choice, 2);
+    EXPECT(runs.first->next == runs.last && !runs.last->next);
+    long_runs_release(&runs);
+}
+
 /* ---- in a gateway ---- */
 
 enum { TOKENS = 4000 };
@@ -177,23 +222,30 @@ TEST(long_runs_that_follow_each_other_lose_nothing) {
 TEST(many_runs_of_one_request_in_a_mail_are_long_too) {
     struct world w;
     struct answer a;
-    prepare_runs_of(&w, 500);
+    prepare_runs_of(&w, 250);
     EXPECT(world_start(&w));
     POST(&w,
-         "{\"prompt\":\"a\",\"seed\":8,\"max_tokens\":500,\"ignore_eos\":true,\"n\":16,"
+         "{\"prompt\":\"a\",\"seed\":8,\"max_tokens\":250,\"ignore_eos\":true,\"n\":16,"
          "\"stream\":true,\"stream_options\":{\"include_usage\":true}}",
          &a);
     EXPECT(a.done);
-    EXPECT_EQ(a.completion_tokens, 16 * 500);
+    EXPECT_EQ(a.completion_tokens, 16 * 250);
     EXPECT(wait_until(is_empty, &w));
-    /* eight of them fit into one turn */
-    EXPECT(atomic_load(&w.gw->threads[0]->long_runs.piece_count) >= 8);
+    /* four of them fit into one turn */
+    EXPECT(atomic_load(&w.gw->threads[0]->long_runs.piece_count) >= 12);
     answer_release(&a);
     world_end(&w);
 }
 
 static bool is_held(struct world *w) {
     return fake_counts(w->fake).paused > 0;
+}
+static bool lies_aside(struct world *w) {
+    return atomic_load(&w->gw->threads[0]->long_runs.aside_bytes) >= 24000 * sizeof(uint32_t);
+}
+
+static bool lies_nothing(struct world *w) {
+    return atomic_load(&w->gw->threads[0]->long_runs.aside_bytes) == 0;
 }
 
 /* Reads a stream to its end: the texts as they are written, an event a line. */
@@ -218,24 +270,53 @@ static void read_texts(int fd, struct buf *out) {
     buf_release(&raw);
 }
 
-/* Of a run that its client does not read, no more is written than there is room for; the rest is asked
- * for when it reads. */
-TEST(a_long_run_waits_for_its_reader) {
+/* Of a run that its client does not read, no more is written than there is room for. aside_max: as in
+ * the settings. Returns how often the gateway asked for something again. */
+static void expect_slow_is_whole(uint64_t aside_max, uint64_t *resends) {
     struct world w;
     struct buf slow = {0}, fast = {0};
     static const char body[] =
         "{\"prompt\":[9,9],\"max_tokens\":24000,\"seed\":3,\"ignore_eos\":true,\"stream\":true}";
     prepare_runs_of(&w, 24000);
+    w.settings.aside_max = aside_max;
     EXPECT(world_start(&w));
     int fd = client_open(w.port, "POST", "/v1/completions", NULL, body), room = 1 << 17;
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof room); /* the kernel takes little of it */
     EXPECT(wait_until(is_held, &w));
+    EXPECT(aside_max || wait_until(lies_aside, &w)); /* at once: not what 512 KB have room for */
     read_texts(client_open(w.port, "POST", "/v1/completions", NULL, body), &fast);
     read_texts(fd, &slow);
     EXPECT(ends(buf_text(&fast), "done"));
     EXPECT_STR(buf_text(&slow), buf_text(&fast));
-    EXPECT(fake_counts(w.fake).resends > 0);
+    *resends = fake_counts(w.fake).resends;
+    EXPECT_EQ(atomic_load(&w.gw->threads[0]->long_runs.aside_bytes), 0);
     buf_release(&slow);
     buf_release(&fast);
     world_end(&w);
+}
+
+TEST(a_long_run_waits_for_its_reader) {
+    uint64_t resends = 0;
+    expect_slow_is_whole(0, &resends);
+}
+
+TEST(a_long_run_that_cannot_wait_is_asked_for_again) {
+    uint64_t resends = 0;
+    expect_slow_is_whole(1, &resends);
+    EXPECT(resends > 0);
+}
+
+/* Who leaves, or is cut, takes along what waits. */
+TEST(what_waits_for_a_reader_ends_with_its_client) {
+    struct world w;
+    prepare_runs_of(&w, 24000);
+    EXPECT(world_start(&w));
+    int fd = client_open(
+        w.port, "POST", "/v1/completions", NULL,
+        "{\"prompt\":[9,9],\"max_tokens\":24000,\"seed\":3,\"ignore_eos\":true,\"stream\":true}");
+    EXPECT(wait_until(lies_aside, &w));
+    close(fd);
+    EXPECT(wait_until(is_empty, &w));
+    EXPECT(wait_until(lies_nothing, &w));
+    world_end(&w); /* and nothing leaks, or is touched once more */
 }
