@@ -239,7 +239,7 @@ struct op_rope_kv {
  * max_context) bytes.
  *
  * s(x) = x; with soft_cap: soft_cap * tanh(x / soft_cap); with slopes (ALiBi, Press et al. 2022): x
- * + slopes[h] * (j - positions[t]). */
+ * - slopes[h] * |positions[t] - j|. */
 enum { ATTENTION_SPLIT = 256 };
 struct op_attention {
     void *out;
@@ -249,8 +249,7 @@ struct op_attention {
     uint32_t chunk;  /* 0: none */
     float scale;
     /* [T] or NULL: row t sees positions up to last[t], at least its own, of which all are in the
-     * cache; rows of a slot never see less than the one before. Not with slopes, nor for rows of
-     * output class */
+     * cache; rows of a slot never see less than the one before. Not for rows of output class */
     const uint32_t *last;
     const float *sinks;  /* f32 [H], or NULL */
     float soft_cap;      /* 0: none */

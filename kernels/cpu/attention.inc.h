@@ -299,7 +299,6 @@ static uint32_t queries_of_unit(const struct attention_task *task, uint32_t thre
 static void cpu_attention(struct stream *s, const struct op_attention *a) {
     const struct kv_view *kv = a->kv;
     CHECK(kv->head_dim <= ATTENTION_DIM_MAX && kv->kv_heads && a->heads % kv->kv_heads == 0);
-    CHECK(!a->last || !a->slopes);
     uint32_t *bounds = a->scratch;
     size_t bounds_bytes = ((size_t)(a->batch->row_count + 1) * sizeof(uint32_t) + 63) / 64 * 64,
            work = 0;

@@ -69,7 +69,7 @@ static void cap_and_bias(float *scores, const struct queries *qs, int query, uin
     if (qs->slope[query] == 0)
         return;
     for (uint32_t j = qs->lo[query] - start; j < to; j++)
-        scores[j] -= qs->slope[query] * (float)(qs->position[query] - (start + j));
+        scores[j] -= qs->slope[query] * fabsf((float)(int32_t)(qs->position[query] - (start + j)));
 }
 
 /* scores -> exp(scores - max) over [lo, hi) of the split, zero elsewhere. Tail lanes outside are

@@ -244,9 +244,9 @@ BF16_TARGET static void weigh(const struct op_attention *a, const struct tile_qu
                 vf x = v_mul(v_load(at), v_set1(scale));
                 if (a->soft_cap != 0)
                     x = v_mul(v_tanh_near(v_div(x, v_set1(a->soft_cap))), v_set1(a->soft_cap));
-                vf ahead = _mm512_cvtepi32_ps(_mm512_sub_epi32(
-                    _mm512_set1_epi32((int)(qs->position[i] - start - s * SPAN)), slots_of(h)));
-                v_store(at, v_sub(x, v_mul(v_set1(qs->slope[i]), ahead)));
+                vf away = _mm512_cvtepi32_ps(_mm512_abs_epi32(_mm512_sub_epi32(
+                    _mm512_set1_epi32((int)(qs->position[i] - start - s * SPAN)), slots_of(h))));
+                v_store(at, v_sub(x, v_mul(v_set1(qs->slope[i]), away)));
             }
         scale = 1;
     }

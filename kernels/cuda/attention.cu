@@ -21,7 +21,7 @@ static __device__ __forceinline__ float cap_and_bias(const struct attention_call
     const float log2_e = 1.44269504088896340736f;
     if (call.soft_cap != 0)
         score = call.soft_cap * tanhf(score / log2_e / call.soft_cap) * log2_e;
-    return call.slopes ? score - call.slopes[h] * (float)distance * log2_e : score;
+    return call.slopes ? score - call.slopes[h] * fabsf((float)(int)distance) * log2_e : score;
 }
 
 template <int A, int K> static __global__ void attention_plain_kernel(struct attention_call call) {
@@ -138,7 +138,7 @@ void cuda_attention(struct stream *s, const struct op_attention *a) {
     const uint32_t rows = a->batch->row_count;
     CHECK(kv->kv_heads && a->heads % kv->kv_heads == 0 && a->class_rows <= rows &&
           kv->head_dim <= 256);
-    CHECK(!a->last || (!a->slopes && !a->class_rows));
+    CHECK(!a->last || !a->class_rows);
     struct attention_call call;
     memset((void *)&call, 0, sizeof call);
     call.out = a->out;

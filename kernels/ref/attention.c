@@ -80,7 +80,7 @@ static double score(const struct op_attention *a, const float *q, uint32_t slot,
     double x = dot * kv_scale(a->kv, slot, j, g) * a->scale;
     if (a->soft_cap != 0)
         x = a->soft_cap * tanh(x / a->soft_cap);
-    return a->slopes ? x - (double)a->slopes[h] * (position - j) : x;
+    return a->slopes ? x - (double)a->slopes[h] * fabs((double)position - j) : x;
 }
 
 /* The last position that row t sees. */

@@ -271,6 +271,8 @@ static const struct shape OPTIONS[] = {
     {STORAGE_F16, STORAGE_F16, 2, 1, 32, 32, 33, 16, false, false, 0, 8},
     {STORAGE_F32, STORAGE_F32, 2, 2, 20, 16, 0, 24, false, false, 0, 8},
     {STORAGE_F32, STORAGE_F16, 2, 1, 24, 16, 40, 24, false, false, 0, 8},
+    {STORAGE_BF16, STORAGE_BF16, 4, 4, 64, 16, 0, 24, false, false, 0, 12},
+    {STORAGE_F32, STORAGE_F32, 6, 2, 20, 16, 0, 24, false, false, 0, 12},
 };
 
 TEST(attention_with_options_equals_its_definition) {

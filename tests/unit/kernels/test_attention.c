@@ -167,11 +167,11 @@ static uint32_t last_seen(const struct shape *sh, uint32_t t) {
 /* Positions a row's weights are spread over; with ALiBi they may lie on one. */
 static uint32_t seen_by(const struct shape *sh, uint32_t t, uint32_t position) {
     uint32_t seen = sh->window ? MIN(position + 1, sh->window) : position + 1;
+    if (sh->extra & 4)
+        return 1;
     if (sh->extra & 8)
         return seen + last_seen(sh, t) - position;
-    if (sh->chunk)
-        seen = MIN(seen, position % sh->chunk + 1);
-    return sh->extra & 4 ? 1 : seen;
+    return sh->chunk ? MIN(seen, position % sh->chunk + 1) : seen;
 }
 
 /* Outputs of one slot's rows [0, n), another's [0, 5), one row of padding between. */
@@ -239,7 +239,8 @@ TEST(attention_equals_its_definition_over_heads_sizes_and_types) {
         {4, 2, 16, 16, 300, 0, false, 0, 2},   {8, 2, 24, 16, 540, 0, false, 0, 4},
         {2, 1, 12, 32, 300, 40, true, 0, 6},   {4, 4, 8, 16, 33, 0, false, 0, 8},
         {2, 1, 64, 32, 600, 0, false, 0, 8},   {6, 2, 24, 16, 300, 0, true, 0, 8},
-        {3, 3, 16, 16, 530, 65, false, 0, 8},
+        {3, 3, 16, 16, 530, 65, false, 0, 8},  {6, 2, 24, 16, 300, 0, false, 0, 12},
+        {8, 8, 8, 32, 530, 0, false, 0, 12},
     };
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++)
         for (size_t t = 0; t < ARRAY_LEN(CACHES); t++)
@@ -358,6 +359,7 @@ static const struct shape TILE_SHAPES[] = {
     {2, 2, 32, 16, 300, 40, false, 0, 2}, {4, 2, 64, 16, 300, 0, false, 24, 0},
     {8, 2, 32, 32, 540, 0, false, 0, 4},  {2, 1, 32, 32, 300, 40, false, 0, 6},
     {3, 3, 64, 16, 530, 65, false, 0, 8}, {2, 1, 512, 32, 40, 0, false, 0, 0},
+    {4, 4, 64, 16, 300, 0, false, 0, 12},
 };
 
 /* Sizes, windows and options that go through tiles: rows and heads before, at and past 16 and 32. */
