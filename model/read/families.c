@@ -53,7 +53,10 @@
                "layer_norm_eps=layer_norm_epsilon",                                                \
     .expects = "prenorm=false causal=false use_rms_norm=false rotary_emb_fraction=1 "              \
                "rotary_emb_interleaved=false parallel_block=false shared_ln=false "                \
-               "rotary_emb_scale_base=null",                                                       \
+               "parallel_block_tied_norm=* rotary_emb_scale_base=null rotary_scaling_factor=null " \
+               "scale_attn_weights=true scale_attn_by_inverse_layer_idx=false "                    \
+               "reorder_and_upcast_attn=* fused_bias_fc=* fused_dropout_add_ln=* "                 \
+               "mlp_fc2_bias=*",                                                                   \
     .bidirectional = true, .token_types = "type_vocab_size", .places = PLACES_RESIDUAL,            \
     .final_norm = "", .embed_norm = "yes", .norm = NORM_LAYER, .norm_bias = "yes",                 \
     .qkv_bias = "qkv_proj_bias", .out_bias = "qkv_proj_bias", .ffn_bias = "mlp_fc1_bias",          \

@@ -142,16 +142,18 @@ int read_activation(struct spec_reader *r, const char *field, enum activation *o
     static const struct {
         const char *name;
         enum activation activation;
-    } NAMES[] = {{"silu", ACTIVATION_SILU},
-                 {"swish", ACTIVATION_SILU},
-                 {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
-                 {"gelu_new", ACTIVATION_GELU_TANH},
-                 {"gelu_fast", ACTIVATION_GELU_TANH},
-                 {"gelu", ACTIVATION_GELU},
-                 {"gelu_python", ACTIVATION_GELU},
-                 {"quick_gelu", ACTIVATION_GELU_QUICK},
-                 {"relu", ACTIVATION_RELU},
-                 {"relu2", ACTIVATION_RELU2}};
+    } NAMES[] = {
+        {"silu", ACTIVATION_SILU},
+        {"swish", ACTIVATION_SILU},
+        {"swiglu", ACTIVATION_SILU}, /* of a gated feed-forward: what its gate goes through */
+        {"gelu_pytorch_tanh", ACTIVATION_GELU_TANH},
+        {"gelu_new", ACTIVATION_GELU_TANH},
+        {"gelu_fast", ACTIVATION_GELU_TANH},
+        {"gelu", ACTIVATION_GELU},
+        {"gelu_python", ACTIVATION_GELU},
+        {"quick_gelu", ACTIVATION_GELU_QUICK},
+        {"relu", ACTIVATION_RELU},
+        {"relu2", ACTIVATION_RELU2}};
     const char *name = read_text(r, field, "silu");
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
         if (!strcmp(name, NAMES[i].name)) {

@@ -96,6 +96,8 @@ CASES = {
                     dict(SMALL, num_hidden_layers=4, num_key_value_heads=2, head_dim=16, max_position_embeddings=256, sliding_window=16,
                          query_pre_attn_scalar=16, use_bidirectional_attention=True,
                          layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"]), "mean", True),
+    # as its files are published: GPT-2's names of fields
+    "nomic-mean": (wordpiece, transformers.NomicBertConfig, dict(SMALL, max_position_embeddings=64), "mean", True),
 }
 # What follows the pooling: (values in, values out, bias, what it goes through) each.
 DENSE = {"gemma-dense": [(32, 48, False, torch.nn.Identity()), (48, 24, True, torch.nn.Tanh())]}
@@ -108,6 +110,20 @@ def draw(model, seed):
         norm = "norm" in name.lower() and name.endswith("weight")
         scale = 0.2 if norm else p.shape[-1] ** -0.5 if p.ndim == 2 and "embed" not in name else 0.3
         p.data = torch.randn(p.shape, generator=generator) * scale + (1.0 if norm else 0.0)
+
+
+def nomic_as_published(path):
+    """NomicBertModel's fields as the author's own class has them."""
+    config = json.load(open(path))
+    names = {"hidden_size": "n_embd", "num_hidden_layers": "n_layer", "num_attention_heads": "n_head", "intermediate_size": "n_inner",
+             "max_position_embeddings": "n_positions", "layer_norm_eps": "layer_norm_epsilon"}
+    kept = {field: config[field] for field in ("architectures", "model_type", "vocab_size", "type_vocab_size")}
+    kept |= {new: config[field] for field, new in names.items()}
+    kept |= {"activation_function": "swiglu", "attn_pdrop": 0.0, "causal": False, "dense_seq_output": True, "fused_bias_fc": True,
+             "mlp_fc1_bias": False, "mlp_fc2_bias": False, "qkv_proj_bias": False, "parallel_block": False, "prenorm": False, "use_rms_norm": False,
+             "rotary_emb_base": 1000, "rotary_emb_fraction": 1.0, "rotary_emb_interleaved": False, "rotary_emb_scale_base": None,
+             "rotary_scaling_factor": None, "scale_attn_weights": True, "use_flash_attn": True, "torch_dtype": "float32"}
+    json.dump(kept, open(path, "w"), indent=2)
 
 
 def make(name, seed):
@@ -129,6 +145,8 @@ def make(name, seed):
         whole.save(out)
     again = SentenceTransformer(out, device="cpu")  # what was saved is what is compared with
     assert all(abs(again.encode(t) - whole.encode(t)).max() < 1e-6 for t in TEXTS if t)
+    if name == "nomic-mean":
+        nomic_as_published(os.path.join(out, "config.json"))
     for root, _, files in os.walk(out):
         for f in files:
             if f.endswith(".md"):

@@ -77,6 +77,7 @@ def add_tensors(w, folder, arch, layers, change):
 def encoder(folder, out, arch_name, pooling, change, kinds=2, more=lambda w, c: None, labels=()):
     arch = {v: k for k, v in gguf.MODEL_ARCH_NAMES.items()}[arch_name]
     c = read(folder, "config.json")
+    c |= {field: c[own] for own, field in NOMIC.items() if own in c}
     w = gguf.GGUFWriter(os.path.join(HERE, out), arch_name)
     layers = c["num_hidden_layers"]
     w.add_block_count(layers)
@@ -126,6 +127,11 @@ def modern_keys(w, c):
     w.add_sliding_window_pattern(3)
 
 
+# the author's names of fields
+NOMIC = {"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads", "n_inner": "intermediate_size",
+         "n_positions": "max_position_embeddings", "layer_norm_epsilon": "layer_norm_eps"}
+
+
 def reranker(folder, out):
     """Qwen3-Reranker's form: two rows of the head, and a template for pairs."""
     c = read(folder, "config.json")
@@ -163,6 +169,7 @@ FILES = {
     "xlm-roberta-cls.gguf": ("xlm-roberta-cls", lambda f, o: encoder(f, o, "bert", "cls", xlm_roberta, kinds=1)),
     "xlm-roberta-rank.gguf": ("xlm-roberta-rank", lambda f, o: encoder(f, o, "bert", "rank", xlm_roberta, kinds=1, labels=["LABEL_0"])),
     "modernbert-mean.gguf": ("modernbert-mean", lambda f, o: encoder(f, o, "modern-bert", "mean", modern, kinds=0, more=modern_keys)),
+    "nomic-mean.gguf": ("nomic-mean", lambda f, o: encoder(f, o, "nomic-bert", "mean", lambda n, v: [(n, v)], more=lambda w, c: w.add_rope_freq_base(c["rotary_emb_base"]))),
     "qwen3-yes-no.gguf": ("qwen3-yes-no", lambda f, o: reranker(f, o)),
 }
 
