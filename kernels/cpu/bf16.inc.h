@@ -8,6 +8,9 @@
  * in `carry` as they are, which changes nothing that a chain adds. Memory for the next outputs is
  * fetched meanwhile, by several tiles each its share: if the first asked for all, it would wait for
  * memory, and the others leave it idle.
+ *
+ * With the processor's own instruction a few rows, as many as stay in the first cache, meet one
+ * output after the other: a step is so short that the order of memory decides.
  */
 #include "kernels/cpu/bf16.h"
 #include "kernels/cpu/inline.h"
@@ -218,6 +221,56 @@ ALWAYS_INLINE void tile_chains(const int rows, const int outputs, const enum ask
 FOR_TILE_ROWS(TILE)
 static void (*const TILES[ROWS_MAX])(const struct tile *t) = {TILE_TABLE};
 
+#ifdef BF16_DOT
+enum { AHEAD = 2048 };
+/* The same chains, one output after the other from end to end: memory is read in order, AHEAD bytes
+ * ahead. Outputs side by side lie 2 * cols bytes apart, and that many places of memory at once are
+ * read slower. */
+ALWAYS_INLINE void chains_in_order(const int rows, const int outputs, const struct tile *t,
+                                   uint32_t first) {
+    struct chains acc[ROWS_MAX][OUTPUTS_MAX];
+    for (int n = 0; n < outputs; n++) {
+        const char *w = t->w[first + (uint32_t)n], *x = t->x;
+        struct chains own[ROWS_MAX][OUTPUTS_MAX];
+        uint32_t k = 0;
+        UNROLL
+        for (int r = 0; r < rows; r++)
+            own[r][0].v[0] = v_set1(0);
+        for (; k + BF16_STEP <= t->width; k += BF16_STEP) {
+            struct pairs wv = pairs_at(w + 2 * (size_t)k);
+            __builtin_prefetch(w + 2 * (size_t)k + AHEAD, 0, 3);
+            add_rows(rows, 1, &wv, x + 2 * (size_t)k, t->x_stride, own);
+        }
+        if (k < t->width) {
+            struct pairs wv = some_pairs_at(w + 2 * (size_t)k, t->width - k);
+            add_rows(rows, 1, &wv, x + 2 * (size_t)k, t->x_stride, own);
+        }
+        UNROLL
+        for (int r = 0; r < rows; r++)
+            acc[r][n] = own[r][0];
+    }
+    finish(rows, outputs, t, first, acc);
+}
+#define IN_ORDER(rows)                                                                             \
+    static void in_order_##rows(const struct tile *t) {                                            \
+        uint32_t n = 0;                                                                            \
+        for (; n + OUTPUTS_MAX <= t->count; n += OUTPUTS_MAX)                                      \
+            chains_in_order(rows, OUTPUTS_MAX, t, n);                                              \
+        for (; n < t->count; n++)                                                                  \
+            chains_in_order(rows, 1, t, n);                                                        \
+    }
+FOR_TILE_ROWS(IN_ORDER)
+static void (*const ROWS_IN_ORDER[ROWS_MAX])(const struct tile *t) = {
+    in_order_1, in_order_2, in_order_3, in_order_4, in_order_5, in_order_6};
+
+/* Whether so many rows are better off so: they should stay in the first cache beside the weights
+ * that pass, or reading them costs more than is won. */
+static bool takes_order(const struct tile *t, uint32_t rows) {
+    enum { NEAR_BYTES = 26 << 10 };
+    return rows == 1 || (rows <= ROWS_MAX && rows * t->x_stride <= NEAR_BYTES);
+}
+#endif
+
 /* Rows of the next tile where `left` are to do: about as many in each, since a small one reads as
  * many weights as a large one. */
 static uint32_t tile_rows(uint32_t left) {
@@ -251,6 +304,12 @@ static void multiply_rows(const struct tile *all, uint32_t rows) {
     const char *w[BF16_UNIT];
     const uint32_t width = rows > ROWS_MAX ? WIDTH : all->width;
     struct tile t = *all;
+#ifdef BF16_DOT
+    if (takes_order(all, rows)) {
+        ROWS_IN_ORDER[rows - 1](all);
+        return;
+    }
+#endif
     t.w = w;
     t.carry = carry;
     for (uint32_t k = 0; k < all->width; k += width) {
