@@ -6,6 +6,7 @@ enum {
     LENGTH_MAX = 64,  /* of an obstacle */
     EDGES_MAX = 3072,
     FEW_BYTES = 4,     /* of an edge, that make an obstacle each */
+    SETS_FEW = 64,     /* with more, stacks may be what makes them many */
     LOOKS_MAX = 40000, /* obstacles before edges; more: there is no free text */
 };
 
@@ -21,8 +22,9 @@ struct found {
 };
 struct search {
     struct free_text *f;
-    bool drops;   /* bytes that lead nowhere soon are left out */
-    bool letters; /* but no letters: then nothing is found */
+    bool drops;            /* bytes that lead nowhere soon are left out */
+    bool letters;          /* but no letters: then nothing is found */
+    bool any_stack, grows; /* stacks may grow; they do, and the search has ended */
     struct grammar_run *run;
     const struct trie *trie;
     VEC(struct edge) edges;
@@ -400,6 +402,21 @@ static bool go_back_all(struct search *x) {
     return looks < LOOKS_MAX;
 }
 
+/* The sets stand on several stacks. */
+static bool stacks_grow(const struct search *x) {
+    enum { STACKS = 4 };
+    uint32_t stacks[STACKS], count = 0;
+    for (uint32_t i = 0; i < x->f->count && count < STACKS; i++) {
+        const struct thread_set s = x->run->sets.items[x->f->sets[i].set];
+        uint32_t frame = s.count ? x->run->threads.items[s.first].frame : 0, k = 0;
+        while (k < count && stacks[k] != frame)
+            k++;
+        stacks[k] = frame;
+        count += k == count;
+    }
+    return count == STACKS;
+}
+
 static void find(struct search *x, uint32_t set) {
     struct free_text *f = x->f;
     f->may =
@@ -410,9 +427,14 @@ static void find(struct search *x, uint32_t set) {
         return;
     memset(f->slots, 0, sizeof f->slots);
     (void)place_of(f, set, TEXT_BEGIN, 0);
-    bool known = true;
-    for (uint32_t i = 0; i < f->count && known; i++)
+    bool known = true, any_stack = x->any_stack;
+    for (uint32_t i = 0; i < f->count && known; i++) {
         known = look_behind(x, i) && text_amount(f->may) >= BYTES_MIN;
+        if (known && !any_stack && f->count >= SETS_FEW) {
+            known = !(x->grows = stacks_grow(x));
+            any_stack = true;
+        }
+    }
     if (!known || !go_back_all(x))
         f->count = 0;
     vec_release(&x->edges);
@@ -434,13 +456,26 @@ bool free_text_may_begin(struct grammar_run *run, uint32_t set) {
     return text_amount(bytes_behind(run, set, text_bytes_of_characters())) >= BYTES_MIN;
 }
 
-void free_text_find(struct free_text *f, struct grammar_run *run, const struct trie *t,
-                    uint32_t set) {
-    find(&(struct search){.f = f, .run = run, .trie = t, .drops = true, .letters = true}, set);
-    if (!f->count && is_prose(run, set))
-        find(&(struct search){.f = f, .run = run, .trie = t}, set);
-    if (!f->count)
-        find(&(struct search){.f = f, .run = run, .trie = t, .drops = true}, set);
+bool free_text_find(struct free_text *f, struct grammar_run *run, const struct trie *t,
+                    uint32_t set, bool any_stack) {
+    struct search x = {.f = f, .run = run, .trie = t, .any_stack = any_stack};
+    x.drops = x.letters = true;
+    find(&x, set);
+    if (!f->count && !x.grows && is_prose(run, set)) {
+        x.drops = x.letters = false;
+        find(&x, set);
+    }
+    if (!f->count && !x.grows) {
+        x.drops = true;
+        x.letters = false;
+        find(&x, set);
+    }
+    return !x.grows;
+}
+
+bool free_text_is_most(const struct free_text *f, struct grammar_run *run, uint32_t set) {
+    struct text_bytes may = bytes_behind(run, set, text_bytes_of_characters());
+    return f->count && text_amount(f->may) * 4 >= text_amount(may) * 3;
 }
 
 bool free_text_covers(const struct free_text *f, uint32_t set, const struct trie_node *node,

@@ -50,16 +50,21 @@ struct free_set {
 struct free_text {
     struct text_bytes may;
     uint32_t count; /* sets; 0: there is too little text */
-    uint32_t room;  /* bytes of text about which the obstacles tell all */
+    uint32_t count_max;
+    bool full;     /* there are more; what they refuse is not known */
+    uint32_t room; /* bytes of text about which the obstacles tell all */
     struct free_set sets[FREE_SETS_MAX];
     uint16_t slots[FREE_SLOTS]; /* 1 + a place in sets, by hash */
 };
 
 /* Enough bytes may come behind the set for text. */
 bool free_text_may_begin(struct grammar_run *run, uint32_t set);
-/* What goes on from `set`. The trie says which pairs are rare. */
-void free_text_find(struct free_text *f, struct grammar_run *run, const struct trie *t,
-                    uint32_t set);
+/* What goes on from `set`. The trie says which pairs are rare. False, and there is none: sets are many
+ * since stacks grow, which `any_stack` does not mind. */
+bool free_text_find(struct free_text *f, struct grammar_run *run, const struct trie *t,
+                    uint32_t set, bool any_stack);
+/* It is of most bytes that may come behind the set. */
+bool free_text_is_most(const struct free_text *f, struct grammar_run *run, uint32_t set);
 /* Everything that is below the node may come behind it, which led to `set`. */
 bool free_text_covers(const struct free_text *f, uint32_t set, const struct trie_node *node,
                       struct text_bytes below);

@@ -144,6 +144,52 @@ static bool allow_but_pairs(struct grammar_run *run, const struct free_text *tex
     return true;
 }
 
+/* Free text behind a set on the way; where that leads to many sets, sought where positions that differ in
+ * their stacks alone are one. */
+struct sought {
+    struct free_text text;
+    uint32_t
+        *flat; /* [depth] sets of the flat run on the way; NULL: the text is of the run's own */
+};
+
+static void sought_free(struct sought *x) {
+    if (x)
+        mem_free(x->flat);
+    mem_free(x);
+}
+
+/* From the set at depth `from` on the way to a node. */
+static struct sought *seek_text(struct grammar_run *run, const struct trie *t,
+                                const struct way *way, uint32_t from, uint32_t node) {
+    struct sought *x = mem_alloc(sizeof *x);
+    if (free_text_find(&x->text, run, t, way->sets[from], !run->calls))
+        return x;
+    uint32_t flat = run_flat_set(run, way->sets[from]);
+    (void)free_text_find(&x->text, run->flat, t, flat, true);
+    if (!free_text_is_most(&x->text, run, way->sets[from])) {
+        (void)free_text_find(&x->text, run, t, way->sets[from], true);
+        return x;
+    }
+    const uint8_t *bytes =
+        run->vocab->tokens[t->tokens.items[t->nodes.items[node].token_first].id].data;
+    x->flat = mem_calloc(VOCAB_TOKEN_BYTES_MAX + 1, sizeof *x->flat);
+    x->flat[from] = flat;
+    for (uint32_t d = from + 1; d < t->nodes.items[node].depth; d++)
+        x->flat[d] = run_next(run->flat, x->flat[d - 1], bytes[d - 1]);
+    return x;
+}
+
+/* Everything below a node may come, which led to `set`. */
+static bool is_covered(struct grammar_run *run, const struct trie *t, const struct sought *x,
+                       uint32_t set, uint32_t node) {
+    const struct trie_node *n = &t->nodes.items[node];
+    if (x->flat) {
+        set = run_next(run->flat, x->flat[n->depth - 1], n->byte);
+        x->flat[n->depth] = set;
+    }
+    return n->end - node >= SUBTREE_MIN && free_text_covers(&x->text, set, n, t->below[node]);
+}
+
 /* Allows the tokens of a trie that may come behind `set`, of those with min to max characters.
  * Returns the number of nodes that were looked at. */
 static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, uint32_t min,
@@ -152,7 +198,7 @@ static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, 
     const struct trie_node *nodes = t->nodes.items;
     uint32_t count = nodes[0].end, told = 0; /* tokens in front of this one */
     size_t looked = 0, look_at = t->below ? count / FREE_TEXT_SHARE : SIZE_MAX;
-    struct free_text *text = NULL; /* sought once */
+    struct sought *text = NULL; /* once */
     if (set == SET_DEAD)
         return 0;
     way_to(&way, run, 0, set);
@@ -165,10 +211,9 @@ static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, 
             uint32_t from = 0;
             while (from + 1 < depth && !free_text_may_begin(run, way.sets[from]))
                 from++;
-            text = mem_alloc(sizeof *text);
-            free_text_find(text, run, t, way.sets[from]);
-            if (!any && !from && allow_but_pairs(run, text, set, bits)) {
-                mem_free(text);
+            text = seek_text(run, t, &way, from, i);
+            if (!any && !from && allow_but_pairs(run, &text->text, set, bits)) {
+                sought_free(text);
                 return looked + walk(run, &run->vocab->texts.others, set, min, max, NULL, bits);
             }
         }
@@ -185,12 +230,11 @@ static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, 
             continue;
         }
         way_to(&way, run, depth, next);
-        bool whole =
-            text && node->end - i >= SUBTREE_MIN && free_text_covers(text, next, node, t->below[i]);
+        bool whole = text && is_covered(run, t, text, next, i);
         i = whole ? node->end : i + 1;
     }
     allow_tokens(t, told, (uint32_t)t->tokens.count, min, max, bits);
-    mem_free(text);
+    sought_free(text);
     return looked + 1;
 }
 

@@ -53,8 +53,24 @@ static void push_thread(struct grammar_run *run, uint32_t state, uint32_t frame)
         *slot = (uint16_t)run->work.count;
 }
 
+/* The calls on top of a stack, at most so many, in the tables of a flat run. */
+static uint32_t flat_frame(struct grammar_run *flat, const struct grammar_run *from, uint32_t frame,
+                           uint32_t depth) {
+    struct frame f = from->frames.items[frame];
+    if (f.kind != FRAME_RETURN || !depth)
+        return 0;
+    f.parent = flat_frame(flat, from, f.parent, depth - 1);
+    return run_frame(flat, f);
+}
+
+enum { FLAT_DEPTH = 3, FLAT_BYTES = 2 << 20 };
+
 static void take_action(struct grammar_run *run, struct thread t, const struct action *a) {
     const struct program *p = run->program;
+    if (run->is_flat && a->kind != ACT_CALL)
+        return;
+    if (run->is_flat)
+        t.frame = flat_frame(run, run, t.frame, FLAT_DEPTH - 1);
     const struct frame top = run->frames.items[t.frame];
     switch ((enum action_kind)a->kind) {
     case ACT_CALL: {
@@ -143,7 +159,7 @@ static uint32_t close_work(struct grammar_run *run) {
         struct thread t = run->work.items[i];
         const struct state *s = &p->states.items[t.state];
         const struct frame top = run->frames.items[t.frame];
-        if ((s->flags & STATE_KEY) && !run_object_may_reach(run, &top, t.state))
+        if ((s->flags & STATE_KEY) && (run->is_flat || !run_object_may_reach(run, &top, t.state)))
             continue;
         if (s->edge_count)
             vec_push(&run->made, t);
@@ -255,6 +271,8 @@ static void make_start(struct grammar_run *run) {
     vec_push(&run->sets, ((struct thread_set){0}));
     run->start = run_set_of(run, &(struct thread){run->program->start, 0}, 1);
     run->anew_at = run->loose ? EXACT_BYTES : RUN_BYTES;
+    for (size_t i = 0; i < run->program->actions.count && !run->calls; i++)
+        run->calls = run->program->actions.items[i].kind == ACT_CALL;
 }
 
 struct grammar_run *grammar_run_new(const struct program *program, const struct vocab *vocab) {
@@ -300,6 +318,7 @@ void grammar_run_free(struct grammar_run **run_p) {
         return;
     CHECK(!run->matchers);
     grammar_run_free(&run->exact);
+    grammar_run_free(&run->flat);
     unique_release(run);
     release_tables(run);
     vec_release(&run->stack);
@@ -320,7 +339,35 @@ size_t run_tables_size(const struct grammar_run *run) {
 }
 
 size_t grammar_run_size(const struct grammar_run *run) {
-    return run_tables_size(run) + (run->exact ? run_tables_size(run->exact) : 0);
+    return run_tables_size(run) + (run->exact ? run_tables_size(run->exact) : 0) +
+           (run->flat ? run_tables_size(run->flat) : 0);
+}
+
+static struct grammar_run *make_flat(const struct grammar_run *run) {
+    struct grammar_run *flat = mem_alloc(sizeof *flat);
+    flat->program = run->program;
+    flat->vocab = run->vocab;
+    flat->is_flat = true;
+    make_start(flat);
+    return flat;
+}
+
+uint32_t run_flat_set(struct grammar_run *run, uint32_t set) {
+    const struct thread_set s = run->sets.items[set];
+    VEC(struct thread) threads = {0};
+    if (run->flat && (run->flat->failed || run_tables_size(run->flat) > FLAT_BYTES))
+        grammar_run_free(&run->flat);
+    if (!run->flat)
+        run->flat = make_flat(run);
+    for (uint32_t i = 0; i < s.count; i++) {
+        struct thread t = run->threads.items[s.first + i];
+        t.frame = flat_frame(run->flat, run, t.frame, FLAT_DEPTH);
+        if (!(run->program->states.items[t.state].flags & STATE_KEY))
+            vec_push(&threads, t);
+    }
+    uint32_t flat = run_set_of_readers(run->flat, threads.items, threads.count, false);
+    vec_release(&threads);
+    return flat;
 }
 
 /* The same frame in other tables; the stack is carried over from its bottom. */

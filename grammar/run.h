@@ -84,11 +84,14 @@ struct grammar_run {
     struct grammar_run *loose;   /* of an exact run: the one that makes its masks */
     struct unique_texts *unique; /* of an exact run; made when it is asked for */
     uint64_t seed;               /* likewise: of the hashes of items */
-    bool within;                 /* likewise: no item may end now (unique.c) */
-    uint64_t refused;            /* likewise: items so far that equalled one that was there */
-    VEC(uint32_t) stack;         /* likewise: of a frame that is made anew */
-    uint32_t start;              /* set */
-    size_t anew_at;              /* bytes past which the tables are made anew */
+    struct grammar_run *flat; /* owned: of sets that know their calls alone; NULL until asked for */
+    bool is_flat;             /* it is such a run */
+    bool calls;               /* the program has calls, so that stacks may differ alone */
+    bool within;              /* likewise: no item may end now (unique.c) */
+    uint64_t refused;         /* likewise: items so far that equalled one that was there */
+    VEC(uint32_t) stack;      /* likewise: of a frame that is made anew */
+    uint32_t start;           /* set */
+    size_t anew_at;           /* bytes past which the tables are made anew */
     bool failed;
 };
 
@@ -138,6 +141,10 @@ uint32_t run_set_of(struct grammar_run *run, const struct thread *threads, size_
 /* The set in a run's tables that has the threads of one in another's. Of unique items an exact run
  * alone knows which were there. */
 uint32_t run_carry_set(struct grammar_run *run, const struct grammar_run *from, uint32_t set);
+/* The set in run->flat, made when it is asked for, of what this one's threads are sure to read: there a
+ * stack is the last calls, and what asks for other frames does not come. So positions that differ in what
+ * lies below are one, and text that may go on there may go on here. */
+uint32_t run_flat_set(struct grammar_run *run, uint32_t set);
 /* Bytes of the run's own tables. */
 size_t run_tables_size(const struct grammar_run *run);
 /* Makes the tables anew; what the run's matchers stand on is carried over. */

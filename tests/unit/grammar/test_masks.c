@@ -184,6 +184,12 @@ TEST(masks_beside_words_that_may_not_come) {
         {GRAMMAR_REGEX, "[^%\xC2\x85\xE3\x80\x80]*(\xE3\x80\x80[a-m]*)?"},
         {GRAMMAR_GBNF, "root ::= (\"-\" [^\\n\\x85\\u2028]+ \"\\n\")+"},
         {GRAMMAR_GBNF, "root ::= [^%\\x85]{2,30}"},
+        /* stacks that grow with each character */
+        {GRAMMAR_GBNF, "root ::= [^x%] (\"maker\" | root) \"e\""},
+        {GRAMMAR_GBNF, "root ::= \"\" | [a-z \\n] root [d-r]"},
+        {GRAMMAR_GBNF, "root ::= [^%] [^m] root? \"e\""},
+        {GRAMMAR_GBNF,
+         "root ::= (\"%\" | word) root? \"n\"\nword ::= char+ \"-\"?\nchar ::= [^x%-]"},
         {GRAMMAR_JSON_SCHEMA, "{\"type\":\"object\",\"patternProperties\":{\"^(?!.*maker)\":true},"
                               "\"additionalProperties\":false}"},
     };
