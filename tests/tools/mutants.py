@@ -144,12 +144,12 @@ class Build:
     def units(self, path):
         """The sources that are compiled anew when this file changes."""
         if path.endswith(".c"):
-            return [path] if path in self.commands else []
+            return [path] if path in self.commands and runs_here(self.commands[path]) else []
         folder = path.split("/")[0] + "/"
         for source in self.commands:
             if source.startswith(folder) and source not in self.parts:
                 self.parts[source] = included(source, set())
-        return sorted(source for source, parts in self.parts.items() if path in parts and runs_here(source))
+        return sorted(source for source, parts in self.parts.items() if path in parts and runs_here(self.commands[source]))
 
     def holders(self, path, simulator):
         """The programs that contain the file, the likeliest to notice first: of its own folder, or any where that has none."""
@@ -188,14 +188,14 @@ def symbols(path):
     return {line.split(" ", 1)[0] for line in out.splitlines()}
 
 
-def runs_here(source):
-    """Has this machine the instructions of a source that is named after them? Else no test can tell what is in it."""
+def runs_here(commands):
+    """Has this machine the instructions that a source is compiled for? Else no test can tell what is in it."""
     try:
         flags = set(open("/proc/cpuinfo").read().replace("_", "").split())
     except OSError:
         return True
-    wanted = re.findall("avx512|avx2|amx", os.path.basename(source))
-    return all(any(flag.startswith(name) for flag in flags) for name in wanted)
+    wanted = [word[2:].replace("-", "") for command in commands for word in command if re.match("-m(avx|amx)", word)]
+    return all(name in flags for name in wanted)
 
 
 def included(path, seen):

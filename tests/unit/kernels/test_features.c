@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "kernels/device.h"
+#include "kernels/ops.h"
 
 /* CPUID as published for these processors (InstLatx64); xcr0: what Linux enables of leaf 13. */
 static const struct {
@@ -221,4 +222,37 @@ TEST(the_set_avx512_is_here) {
 }
 TEST(the_set_amx_is_here) {
     open_forced(CPU_ISA_AMX);
+}
+
+/* What a worker asks before it loads a model. */
+TEST(what_the_cpu_has_kernels_for_is_told) {
+    static const struct {
+        enum storage_type kv;
+        uint32_t block_tokens, head_dim;
+        const char *why; /* NULL: it has them */
+    } ROWS[] = {
+        {STORAGE_F16, 16, 1, NULL},
+        {STORAGE_F32, 256, 512, NULL},
+        {STORAGE_BF16, 64, 80, NULL},
+        {STORAGE_F8_E4M3, 32, 128, NULL},
+        {STORAGE_I8, 128, 64, NULL},
+        {STORAGE_F16, 16, 0, "head size 0"},
+        {STORAGE_F16, 16, 513, "head size 513 is past 512"},
+        {STORAGE_F16, 24, 64, "a block of 24 tokens"},
+        {STORAGE_F16, 48, 64, "a block of 48 tokens"},
+        {STORAGE_F16, 512, 64, "a block of 512 tokens"},
+        {STORAGE_Q8_0, 16, 64, "not q8_0"},
+    };
+    const struct device_options options = {.isa = "auto", .thread_count = 1};
+    struct device *dev;
+    struct error err;
+    EXPECT_EQ(device_open(&options, &dev, &err), 0);
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        err.text[0] = 0;
+        int rc = dev->ops->supports(STORAGE_BF16, ROWS[i].kv, ROWS[i].block_tokens,
+                                    ROWS[i].head_dim, &err);
+        EXPECT_EQ(rc, ROWS[i].why ? ERR_UNSUPPORTED : 0);
+        EXPECT(!ROWS[i].why || strstr(err.text, ROWS[i].why));
+    }
+    device_close(&dev);
 }
