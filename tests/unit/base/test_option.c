@@ -781,3 +781,17 @@ TEST(option_values_that_may_be_missing) {
         option_free(&table, &some);
     }
 }
+
+TEST(option_letters_are_those_of_the_table_alone) {
+    static const struct option_row TWO[] = {
+        {.name = "first", .short_name = 'f', .type = OPTION_BOOL, .help = "."},
+        {.name = "beyond", .short_name = 'b', .type = OPTION_BOOL, .help = "."}};
+    const struct option_table table = {
+        .program = "trireme test", .summary = "Tests.", .rows = TWO, .count = 1};
+    bool first = false;
+    char *known[] = {"test", "-f"}, *unknown[] = {"test", "-b"};
+    EXPECT_EQ(option_parse(&table, &first, 2, known, NULL, 0, NULL, &why), OPTION_RUN);
+    EXPECT(first);
+    EXPECT(option_parse(&table, &first, 2, unknown, NULL, 0, NULL, &why) < 0);
+    EXPECT(strstr(why.text, "-b"));
+}

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 /* In place of libc's: the kernel has no room for what the server sends next, when a test wants so. */
 static _Atomic bool has_no_room;
@@ -55,6 +56,22 @@ TEST(server_head_has_what_it_needs) {
     EXPECT(strstr(in.data, " GMT\r\nX-Request-Id: "));
     EXPECT(strstr(in.data,
                   "\r\nContent-Type: a/b\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi"));
+}
+
+/* The date is that of the second in which the answer was made. */
+TEST(server_tells_the_date) {
+    BENCH();
+    struct tm tm = {0};
+    time_t before = time(NULL);
+    EXPECT(exchange(&b,
+                    "POST /echo HTTP/1.1\r\n" H
+                    "Content-Type: a/b\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi",
+                    &in));
+    time_t after = time(NULL);
+    const char *at = strstr(in.data, "\r\nDate: ");
+    EXPECT(at && strptime(at + strlen("\r\nDate: "), "%a, %d %b %Y %H:%M:%S GMT\r", &tm));
+    time_t told = timegm(&tm);
+    EXPECT(told >= before - 1 && told <= after + 1); /* time() may be a tick behind */
 }
 
 /* The X-Request-Id of the only response in `in`; "": none. */

@@ -76,6 +76,30 @@ static bool make_certificate(const char *file) {
     return system(command) == 0;
 }
 
+/* A key that cannot be taken with a good certificate: why, and no word of passphrases where none was
+ * asked for. */
+TEST(keys_that_are_none_are_refused_by_name) {
+    static const char *const KEYS[] = {
+        "no key\n", "", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"};
+    char dir[] = "/tmp/trm-tls-XXXXXX", file[100], key[100], command[256];
+    struct http_tls *tls;
+    struct error err = {0};
+    EXPECT(mkdtemp(dir));
+    snprintf(file, sizeof file, "%s/both", dir);
+    snprintf(key, sizeof key, "%s/key", dir);
+    if (!make_certificate(file) || http_tls_new(&tls, file, file, &err))
+        SKIP("tls", "no openssl command, or a build without it");
+    http_tls_free(&tls);
+    for (size_t i = 0; i < ARRAY_LEN(KEYS); i++) {
+        EXPECT_EQ(file_write_atomic(key, KEYS[i], strlen(KEYS[i]), 0600, NULL), 0);
+        EXPECT_EQ(http_tls_new(&tls, file, key, &err), ERR_INVALID);
+        EXPECT(strstr(err.text, "cannot take the TLS key '") && strstr(err.text, key));
+        EXPECT(!strstr(err.text, "passphrase"));
+    }
+    snprintf(command, sizeof command, "rm -rf '%s'", dir);
+    EXPECT_EQ(system(command), 0);
+}
+
 /* OpenSSL's own getters say what http_tls.h promises. */
 TEST(sessions_are_as_the_contract_says) {
     char dir[] = "/tmp/trm-tls-XXXXXX", file[100], command[256];
