@@ -136,7 +136,8 @@ struct ffn_spec {
     enum ffn_kind kind;
     uint32_t width;
     enum activation activation;
-    bool bias;        /* of all its projections */
+    bool bias; /* of what comes in: gate and up */
+    bool down_bias;
     float gate_scale; /* gated: of what the activation takes; 0: none */
 };
 

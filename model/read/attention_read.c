@@ -248,5 +248,6 @@ int ffn_dense_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out
     if (f->ffn_two_thirds)
         ffn->width = adjusted_width(r, ffn->width);
     ffn->bias = read_rule(r, f->ffn_bias);
+    ffn->down_bias = ffn->bias || read_rule(r, f->down_bias);
     return read_activation(r, "hidden_act", &ffn->activation);
 }

@@ -56,6 +56,7 @@
                "parallel_block_tied_norm=* rotary_emb_scale_base=null rotary_scaling_factor=null " \
                "scale_attn_weights=true scale_attn_by_inverse_layer_idx=false "                    \
                "reorder_and_upcast_attn=* fused_bias_fc=* fused_dropout_add_ln=* "                 \
+               "dense_seq_output=* use_flash_attn=* use_xentropy=* max_trained_positions=* "       \
                "mlp_fc2_bias=*",                                                                   \
     .bidirectional = true, .token_types = "type_vocab_size", .places = PLACES_RESIDUAL,            \
     .final_norm = "", .embed_norm = "yes", .norm = NORM_LAYER, .norm_bias = "yes",                 \
@@ -817,6 +818,25 @@ const struct family FAMILIES[] = {
      .score = SCORE_TANH,
      .defaults = BERT_DEFAULTS,
      ENCODER_OPTIONS},
+    {.architectures = "JinaBertModel,JinaBertForMaskedLM",
+     .model_types = "",
+     .name = "jina-bert",
+     .names = &JINA_BERT_NAMES,
+     .defaults = BERT_DEFAULTS,
+     .expects = "position_embedding_type=alibi feed_forward_type=geglu emb_pooler=mean "
+                "is_decoder=false add_cross_attention=false attn_implementation=*",
+     .bidirectional = true,
+     .token_types = "type_vocab_size",
+     .places = PLACES_RESIDUAL,
+     .final_norm = "",
+     .embed_norm = "yes",
+     .alibi = "yes",
+     .qkv_bias = "yes",
+     .out_bias = "yes",
+     .norm = NORM_LAYER,
+     .norm_bias = "yes",
+     .down_bias = "yes",
+     .kv_heads = KV_HEADS},
     {.architectures = "RobertaModel,RobertaForMaskedLM,XLMRobertaModel,XLMRobertaForMaskedLM",
      .model_types = "roberta,xlm-roberta",
      .name = "roberta",

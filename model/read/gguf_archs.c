@@ -79,6 +79,9 @@ static const struct gguf_arch ARCHS[] = {
      "@cls.output.weight", NULL},
     {"bert", "bert", "BertModel", &GGUF_ENCODER_NAMES, false, NULL, NULL},
     {"nomic-bert", "nomic_bert", "NomicBertModel", &GGUF_ENCODER_NAMES, false, NULL, NULL},
+    {"jina-bert-v2", "bert", "JinaBertModel", &GGUF_ENCODER_NAMES, false, "@blk.0.ffn_gate.weight",
+     NULL},
+    {"jina-bert-v2", "bert", "JinaBertModel", &GGUF_ENCODER_FUSED_NAMES, false, NULL, NULL},
     {"modern-bert", "modernbert", "ModernBertModel", &GGUF_FUSED_NAMES, false, NULL, NULL},
 };
 

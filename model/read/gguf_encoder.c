@@ -72,6 +72,12 @@ static int write_nomic(const struct reader *r, struct error *err) {
     return rc ? rc : write_rows(r, "token_types.weight", "type_vocab_size", err);
 }
 
+static int write_jina(const struct reader *r, struct error *err) {
+    write_value(r, "attention.layer_norm_epsilon", "layer_norm_eps", KEY_REAL);
+    int rc = write_needed(r, "context_length", "max_position_embeddings", KEY_INT, err);
+    return rc ? rc : write_rows(r, "token_types.weight", "type_vocab_size", err);
+}
+
 /* Of RoBERTa's table of positions the rows before the first one were left out. */
 static int write_bert(const struct reader *r, struct error *err) {
     write_value(r, "attention.layer_norm_epsilon", "layer_norm_eps", KEY_REAL);
@@ -95,5 +101,7 @@ int gguf_write_encoder(const struct reader *r, struct error *err) {
         return rc;
     if (is_listed(r, ",modern-bert,"))
         return write_modern(r, err);
+    if (is_listed(r, ",jina-bert-v2,"))
+        return write_jina(r, err);
     return is_listed(r, ",nomic-bert,") ? write_nomic(r, err) : write_bert(r, err);
 }

@@ -138,6 +138,9 @@ const struct name_table GGUF_LFM2_NAMES = {
 const struct name_table GGUF_ENCODER_NAMES = {
     .patterns = {COMMON, QKV_APART, QKV_FUSED, FFN_APART, ENCODER_NORMS},
     .ignored = ENCODER_IGNORED};
+const struct name_table GGUF_ENCODER_FUSED_NAMES = {
+    .patterns = {COMMON, QKV_APART, QKV_FUSED, FFN_FUSED, ENCODER_NORMS},
+    .ignored = ENCODER_IGNORED};
 const struct name_table GGUF_ENCODER_SCORE_NAMES = {
     .patterns = {
         COMMON, QKV_APART, QKV_FUSED, FFN_APART,

@@ -24,7 +24,8 @@ extern const struct name_table GGUF_DELTA_NAMES, GGUF_DELTA_FUSED_NAMES, GGUF_DE
 /* short convolutions; the final norm is called token_embd_norm */
 extern const struct name_table GGUF_LFM2_NAMES;
 /* Encoders with their norms behind what they add to: of BERT and its kin; with a head that scores. */
-extern const struct name_table GGUF_ENCODER_NAMES, GGUF_ENCODER_SCORE_NAMES;
+extern const struct name_table GGUF_ENCODER_NAMES, GGUF_ENCODER_FUSED_NAMES,
+    GGUF_ENCODER_SCORE_NAMES;
 /* GGUF_NAMES, with a head that scores in place of one that writes */
 extern const struct name_table GGUF_RANK_NAMES;
 /* qkv; attn_norm_2 is the attention's, attn_norm the other */

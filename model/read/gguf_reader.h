@@ -107,7 +107,7 @@ static inline int find_divisor(const struct reader *r, const char *suffix, int64
 #define DELTA      ",qwen3next,qwen35,"
 #define NEMOTRON_H ",nemotron_h,nemotron_h_moe,"
 /* Positions see those behind them too. */
-#define ENCODERS ",bert,nomic-bert,modern-bert,"
+#define ENCODERS ",bert,nomic-bert,jina-bert-v2,modern-bert,"
 
 /* Heads of keys: of hybrids those of the layers that have some. False: there is no such key, or
  * they differ. */

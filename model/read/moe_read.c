@@ -116,7 +116,7 @@ int moe_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out) {
     bool experts = has_experts(r, f, layer);
     if (f->dense_width && !(experts && f->layers == MOE_IF_ANY))
         out->ffn.width = read_count(r, f->dense_width, 0, SPEC_FFN_MAX);
-    out->ffn.bias = read_rule(r, r->family->ffn_bias);
+    out->ffn.bias = out->ffn.down_bias = read_rule(r, r->family->ffn_bias);
     if (rc || config_failed(r->config))
         return r->config->error.code;
     if (!experts) {

@@ -193,21 +193,29 @@ static const char *const ENCODER_IGNORED[] = {"*embeddings.position_ids",
                                               "lm_head.%s",
                                               NULL};
 #define E "*encoder.layer.%u."
-#define ENCODER_PATTERNS                                                                           \
+#define ENCODER_ATTENTION                                                                          \
     [ROLE_EMBED] = "*embeddings.word_embeddings.weight",                                           \
-    [ROLE_POSITIONS] = "*embeddings.position_embeddings.weight",                                   \
     [ROLE_TOKEN_TYPES] = "*embeddings.token_type_embeddings.weight",                               \
     BOTH(ROLE_EMBED_NORM, ROLE_EMBED_NORM_BIAS, "*embeddings.LayerNorm"),                          \
     BOTH(ROLE_Q, ROLE_Q_BIAS, E "attention.self.query"),                                           \
     BOTH(ROLE_K, ROLE_K_BIAS, E "attention.self.key"),                                             \
     BOTH(ROLE_V, ROLE_V_BIAS, E "attention.self.value"),                                           \
     BOTH(ROLE_OUT, ROLE_OUT_BIAS, E "attention.output.dense"),                                     \
-    BOTH(ROLE_MIXER_NORM, ROLE_MIXER_NORM_BIAS, E "attention.output.LayerNorm"),                   \
-    BOTH(ROLE_UP, ROLE_UP_BIAS, E "intermediate.dense"),                                           \
-    BOTH(ROLE_DOWN, ROLE_DOWN_BIAS, E "output.dense"),                                             \
-    BOTH(ROLE_FFN_NORM, ROLE_FFN_NORM_BIAS, E "output.LayerNorm")
+    BOTH(ROLE_MIXER_NORM, ROLE_MIXER_NORM_BIAS, E "attention.output.LayerNorm")
+#define ENCODER_PATTERNS                                                                           \
+    ENCODER_ATTENTION, [ROLE_POSITIONS] = "*embeddings.position_embeddings.weight",                \
+                       BOTH(ROLE_UP, ROLE_UP_BIAS, E "intermediate.dense"),                        \
+                       BOTH(ROLE_DOWN, ROLE_DOWN_BIAS, E "output.dense"),                          \
+                       BOTH(ROLE_FFN_NORM, ROLE_FFN_NORM_BIAS, E "output.LayerNorm")
 const struct name_table BERT_NAMES = {
     .patterns = {ENCODER_PATTERNS}, .prefixes = ENCODER, .ignored = ENCODER_IGNORED};
+/* BERT without positions; its feed-forward is gated, by the first half of one product. */
+const struct name_table JINA_BERT_NAMES = {
+    .patterns = {ENCODER_ATTENTION, [ROLE_GATE_UP] = E "mlp.gated_layers.weight",
+                 BOTH(ROLE_DOWN, ROLE_DOWN_BIAS, E "mlp.wo"),
+                 BOTH(ROLE_FFN_NORM, ROLE_FFN_NORM_BIAS, E "mlp.layernorm")},
+    .prefixes = ENCODER,
+    .ignored = ENCODER_IGNORED};
 static const char *const BERT_SCORE_IGNORED[] = {"*embeddings.position_ids", NULL};
 const struct name_table BERT_SCORE_NAMES = {
     .patterns = {ENCODER_PATTERNS, BOTH(ROLE_SCORE_DENSE, ROLE_SCORE_DENSE_BIAS, "*pooler.dense"),

@@ -138,6 +138,7 @@ struct family {
     enum ffn_kind ffn;     /* 0: gated */
     bool no_ffn;           /* layers are a mixer alone */
     const char *ffn_bias;  /* rule */
+    const char *down_bias; /* rule: of the last projection alone */
     uint32_t ffn_factor;   /* without a width: so many times the hidden size */
     const char *ffn_ratio; /* field: the same factor */
     bool ffn_halved;       /* intermediate_size counts gate and up together */

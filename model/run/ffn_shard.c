@@ -10,7 +10,7 @@ struct shard_range ffn_own(const struct loader *l, uint32_t layer) {
 int ffn_load_down(struct loader *l, uint32_t layer, struct matrix *down) {
     const struct ffn_spec *ffn = &l->spec->layers[layer].ffn;
     const struct product_segment segment = {ROLE_DOWN, ROLE_DOWN_BIAS, l->spec->hidden};
-    return loader_partial(l, down, &segment, ffn_own(l, layer), ffn->width, ffn->bias, layer);
+    return loader_partial(l, down, &segment, ffn_own(l, layer), ffn->width, ffn->down_bias, layer);
 }
 
 uint32_t *ffn_fused_order(uint32_t width, struct shard_range own) {

@@ -16,6 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 import torch
 import transformers
+from safetensors.torch import save_file
 from sentence_transformers import CrossEncoder, SentenceTransformer
 from sentence_transformers.models import Dense, Normalize, Pooling, Transformer
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -155,6 +156,77 @@ def make(name, seed):
     vectors = [whole.encode(t, convert_to_numpy=True).astype("float32") for t in texts]
     ids = [tokenizer(t)["input_ids"] for t in texts]
     return {"texts": texts, "ids": ids, "vectors": [[float(f"{x:.8g}") for x in v] for v in vectors]}
+
+
+# Its class is published with its weights (jinaai/jina-bert-implementation), not in transformers: what it computes is written down here.
+JINA = dict(hidden_size=48, num_hidden_layers=2, num_attention_heads=6, intermediate_size=40)
+
+
+def jina_tensors(vocab, seed):
+    """Every tensor matters, as in draw()."""
+    hidden, width, generator = JINA["hidden_size"], JINA["intermediate_size"], torch.Generator().manual_seed(seed)
+    shapes = {"embeddings.word_embeddings.weight": (vocab, hidden), "embeddings.token_type_embeddings.weight": (2, hidden), "embeddings.LayerNorm": hidden}
+    for i in range(JINA["num_hidden_layers"]):
+        at = f"encoder.layer.{i}."
+        shapes |= {f"{at}attention.self.{n}": (hidden, hidden) for n in ("query", "key", "value")}
+        shapes |= {f"{at}attention.output.dense": (hidden, hidden), f"{at}attention.output.LayerNorm": hidden, f"{at}mlp.gated_layers.weight": (2 * width, hidden),
+                   f"{at}mlp.wo": (hidden, width), f"{at}mlp.layernorm": hidden}
+    drawn = {}
+    for name, shape in shapes.items():
+        if name.endswith("weight"):
+            drawn[name] = torch.randn(shape, generator=generator) * (0.3 if "embed" in name else shape[1] ** -0.5)
+        elif isinstance(shape, int):
+            drawn[name + ".weight"] = 1 + torch.randn(shape, generator=generator) * 0.2
+            drawn[name + ".bias"] = torch.randn(shape, generator=generator) * 0.3
+        else:
+            drawn[name + ".weight"] = torch.randn(shape, generator=generator) * shape[1] ** -0.5
+            drawn[name + ".bias"] = torch.randn(shape[0], generator=generator) * 0.3
+    return drawn
+
+
+def alibi_slopes(heads):
+    """Press et al. 2022; of 6 heads those of 4, then every other one of 8."""
+    low = 1 << (heads.bit_length() - 1)
+    return [2 ** (-8 * (i + 1) / low) for i in range(low)] + [2 ** (-4 * (2 * i + 1) / low) for i in range(heads - low)]
+
+
+def jina_vector(w, ids):
+    """[T] ids -> [hidden], in float64: the mean of all positions, of length 1."""
+    w = {name: value.double() for name, value in w.items()}
+    heads, eps = JINA["num_attention_heads"], 1e-12
+    linear = lambda x, name: torch.nn.functional.linear(x, w[name + ".weight"], w.get(name + ".bias"))
+    norm = lambda x, name: torch.nn.functional.layer_norm(x, x.shape[-1:], w[name + ".weight"], w[name + ".bias"], eps)
+    x = norm(w["embeddings.word_embeddings.weight"][ids] + w["embeddings.token_type_embeddings.weight"][0], "embeddings.LayerNorm")
+    at = torch.arange(len(ids))
+    away = -torch.tensor(alibi_slopes(heads), dtype=torch.float64)[:, None, None] * (at[:, None] - at[None, :]).abs()
+    for i in range(JINA["num_hidden_layers"]):
+        layer = f"encoder.layer.{i}."
+        q, k, v = (linear(x, f"{layer}attention.self.{n}").view(len(ids), heads, -1).transpose(0, 1) for n in ("query", "key", "value"))
+        shares = torch.softmax(q @ k.transpose(1, 2) / q.shape[-1] ** 0.5 + away, -1)
+        x = norm(linear((shares @ v).transpose(0, 1).reshape(len(ids), -1), f"{layer}attention.output.dense") + x, f"{layer}attention.output.LayerNorm")
+        gate, up = linear(x, f"{layer}mlp.gated_layers").chunk(2, -1)
+        x = norm(linear(torch.nn.functional.gelu(gate) * up, f"{layer}mlp.wo") + x, f"{layer}mlp.layernorm")
+    return torch.nn.functional.normalize(x.mean(0), dim=0)
+
+
+def make_jina(name, seed):
+    """The folder of a BERT of the same vocabulary, with Jina's config and tensors."""
+    out = os.path.join(HERE, name)
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.copytree(os.path.join(HERE, "bert-mean"), out)
+    tokenizer, vocab = wordpiece()
+    tensors = jina_tensors(vocab, seed)
+    save_file({n: t.contiguous() for n, t in tensors.items()}, os.path.join(out, "model.safetensors"), {"format": "pt"})
+    config = {"architectures": ["JinaBertForMaskedLM"], "model_type": "bert", "vocab_size": vocab, "type_vocab_size": 2, "max_position_embeddings": 64,
+              "position_embedding_type": "alibi", "feed_forward_type": "geglu", "emb_pooler": "mean", "hidden_act": "gelu", "layer_norm_eps": 1e-12,
+              "attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.1, "initializer_range": 0.02, "pad_token_id": 0, "classifier_dropout": None,
+              "gradient_checkpointing": False, "use_cache": True, "torch_dtype": "float32", "transformers_version": "4.26.0", **JINA}
+    json.dump(config, open(os.path.join(out, "config.json"), "w"), indent=2)
+    pooling = os.path.join(out, "1_Pooling", "config.json")
+    fields = json.load(open(pooling))
+    json.dump({f: JINA["hidden_size"] if "dimension" in f else v for f, v in fields.items()}, open(pooling, "w"), indent=4)
+    ids = [tokenizer(t)["input_ids"] for t in TEXTS]
+    return {"texts": TEXTS, "ids": ids, "vectors": [short(jina_vector(tensors, i[:63] + i[-1:] if len(i) > 64 else i)) for i in ids]}
 
 
 PAIRS = [("the quick fox", "A fox jumps over the lazy dog."), ("numbers", "12345"), ("dog", "text and numbers " * 6), ("a", "fox")]
@@ -313,7 +385,7 @@ def by_modules(folder, scores):
 
 
 def main():
-    names = sys.argv[1:] or [*CASES, *RANKS, *CLASSES, *JUDGES]
+    names = sys.argv[1:] or [*CASES, *RANKS, *CLASSES, *JUDGES, "jina-mean"]
     path = os.path.join(HERE, "expected.json")
     expected = json.load(open(path)) if os.path.exists(path) else {}
     for i, name in enumerate(CASES):
@@ -328,6 +400,8 @@ def main():
     for i, name in enumerate(JUDGES):
         if name in names:
             expected[name] = make_judge(name, 400 + i)
+    if "jina-mean" in names:
+        expected["jina-mean"] = make_jina("jina-mean", 500)
     with open(path, "w") as f:
         json.dump(expected, f, separators=(",", ":"))
         f.write("\n")

@@ -170,6 +170,7 @@ FILES = {
     "xlm-roberta-rank.gguf": ("xlm-roberta-rank", lambda f, o: encoder(f, o, "bert", "rank", xlm_roberta, kinds=1, labels=["LABEL_0"])),
     "modernbert-mean.gguf": ("modernbert-mean", lambda f, o: encoder(f, o, "modern-bert", "mean", modern, kinds=0, more=modern_keys)),
     "nomic-mean.gguf": ("nomic-mean", lambda f, o: encoder(f, o, "nomic-bert", "mean", lambda n, v: [(n, v)], more=lambda w, c: w.add_rope_freq_base(c["rotary_emb_base"]))),
+    "jina-mean.gguf": ("jina-mean", lambda f, o: encoder(f, o, "jina-bert-v2", "mean", bert)),
     "qwen3-yes-no.gguf": ("qwen3-yes-no", lambda f, o: reranker(f, o)),
 }
 
