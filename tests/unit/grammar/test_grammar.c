@@ -128,6 +128,8 @@ TEST(what_cannot_be_held_is_refused_by_name) {
         {GRAMMAR_LARK, "x: \"a\"", "'start'"},
         {GRAMMAR_LARK, "start: \"a\"\n\n%import python.NAME", "in line 3"},
         {GRAMMAR_GBNF, "root ::= x\n# two\nx ::= [a", "in line 3"},
+        {GRAMMAR_GBNF, "root ::= \"ab", "closing quote"},
+        {GRAMMAR_GBNF, "root ::= \"ab\n  \"c\"", "closing quote"},
         {GRAMMAR_LARK, "start: a{\"x\"}\na{p}: p a{p}", "no text satisfies"},
         {GRAMMAR_LARK, "start: a{\"x\"}\na{p}: p a{p p} | p", "templates"},
         {GRAMMAR_LARK, "start: x[max_tokens=3]\nx: \"a\"", "attribute"},
