@@ -184,14 +184,15 @@ static void pack_Q6_K(const uint8_t *row, uint32_t lane, uint8_t *out) {
     for (uint32_t g = 0; g < 8; g++, out += 6 * BYTES) {
         const uint8_t *low = row + g / 4 * 64 + g % 2 * 32, *high = row + 128 + g / 4 * 32;
         const uint32_t low_bits = g % 4 / 2 * 4, high_bits = g % 4 * 2;
-        uint8_t u[32], words[24];
-        for (uint32_t i = 0; i < 32; i++)
-            u[i] = (uint8_t)((low[i] >> low_bits & 15) | (high[i] >> high_bits & 3) << 4);
-        for (uint32_t i = 0; i < 12; i++) {
-            words[i] = (uint8_t)(u[i] | u[12 + i % 4] >> i / 4 * 2 << 6);
-            words[12 + i] = (uint8_t)(u[16 + i] | u[28 + i % 4] >> i / 4 * 2 << 6);
+        uint32_t u[WORDS], words[6];
+        for (uint32_t i = 0; i < WORDS; i++)
+            u[i] = (load_u32(low + 4 * i) >> low_bits & 0x0f0f0f0f) |
+                   (load_u32(high + 4 * i) >> high_bits & 0x03030303) << 4;
+        for (uint32_t i = 0; i < 3; i++) {
+            words[i] = u[i] | (u[3] >> 2 * i & 0x03030303) << 6;
+            words[3 + i] = u[4 + i] | (u[7] >> 2 * i & 0x03030303) << 6;
         }
-        put_words(out, lane, words, 6);
+        put_words(out, lane, (const uint8_t *)words, 6);
     }
 }
 /* Words are shifted (high_bits); what comes from a neighbour's byte is masked away. */
