@@ -19,7 +19,7 @@ TEST(products_of_units_by_mma_equal_the_definition) {
         for (uint32_t i = 0; i < ARRAY_LEN(rows); i++) {
             if (!is_drawn(forms, f / 3) || (!is_long() && (i + f) % 3 != 0))
                 continue;
-            use_device(f + i);
+            use_device(f / 3 + i);
             check_shape(&(struct shape){.form = &FORMS[f],
                                         .act = TYPES[1 + (f + i / 2) % 2],
                                         .rows = rows[i],
