@@ -34,7 +34,7 @@ typedef void (*cpu_unit_fn)(void *ctx, size_t unit_idx, int thread_idx);
  * too little to wake anybody. */
 static inline void cpu_loop(const struct stream *s, size_t unit_count, size_t work, cpu_unit_fn run,
                             void *ctx) {
-    enum { WORTH_WAKING = 20000 };
+    enum { WORTH_WAKING = 4000 };
     if (unit_count > 1 && work >= WORTH_WAKING) {
         thread_pool_run(cpu_pool(s), unit_count, run, ctx);
         return;
