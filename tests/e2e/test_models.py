@@ -391,6 +391,7 @@ def test_a_model_that_was_added_is_removed():
             boss = {"Authorization": "Bearer boss"}
             s.wait(lambda: "loaded" in states(s, boss).values(), 20, "the first is loaded")
             (first,) = states(s, boss)
+            s.wait(lambda: ask("boss", "/models/remove", model=first)[0] != 503, 20, "the scheduler knows who serves")
             for key, model, status, says in [("user", "tiny", 403, "admin"), ("boss", "tiny", 404, "does not exist"), ("boss", first, 400, "at its start")]:
                 got, body, _ = ask(key, "/models/remove", model=model)
                 assert got == status and says in body["error"]["message"], (key, model, got, body)

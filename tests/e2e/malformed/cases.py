@@ -295,8 +295,10 @@ def path_cases(body, key):
     auth = [b"Authorization: Bearer " + key.encode()] if key else []
     for method in (b"GET", b"PUT", b"DELETE", b"PATCH"):
         for path in (CHAT, COMPLETIONS):
-            yield Case(f"{method.decode()} {path}", head(method, path.encode(), auth), {405})
-    for target in (CHAT + "/", "/" + CHAT, CHAT + "/x", "/v1/chats", "/V1/chat/completions", "/v1/../v1/chat/completions",
+            kept = method == b"GET" and path == CHAT  # OpenAI lists the chats that it keeps: refused with the reason
+            yield Case(f"{method.decode()} {path}", head(method, path.encode(), auth), {501 if kept else 405})
+    yield Case(f"POST {CHAT}/x", post(CHAT + "/x", body, key), {501})  # ... and changes one
+    for target in (CHAT + "/", "/" + CHAT, "/v1/chats", "/V1/chat/completions", "/v1/../v1/chat/completions",
                    "/v1/no-such", "/v1/chat/completions%20", "/%2e%2e/etc/passwd", "/v1/chat%2Fcompletion"):
         yield Case(f"POST {target}", post(target, body, key), {404, 405})
 
