@@ -97,9 +97,8 @@ template <int W, int TOKENS, class STAGE> struct mma_source {
 };
 
 /* The scales of fp8 weights by 128 x 128 that a thread's two features have; at: of 64 features; block: of 128 k. */
-static __device__ __forceinline__ two_scales scales_of_128(const packed_product &q,
-                                                           const packed_place &place, uint32_t at,
-                                                           uint32_t block) {
+[[maybe_unused]] static __device__ __forceinline__ two_scales
+scales_of_128(const packed_product &q, const packed_place &place, uint32_t at, uint32_t block) {
     const struct product &p = q.p;
     const packed_segment &lower = p.gated ? q.segments[0] : place.of,
                          &upper = p.gated ? q.segments[1] : place.of;
@@ -169,8 +168,9 @@ multiply_tile(const packed_product &q, const unsigned char *stage, unit_reader<A
 }
 
 /* Scales of whole rows. at: of 64 features. */
-static __device__ __forceinline__ two_scales row_scales(const packed_product &q,
-                                                        const packed_place &place, uint32_t at) {
+[[maybe_unused]] static __device__ __forceinline__ two_scales row_scales(const packed_product &q,
+                                                                         const packed_place &place,
+                                                                         uint32_t at) {
     const struct product &p = q.p;
     const uint32_t warp = threadIdx.x % TEAM_THREADS / 32, lane = threadIdx.x % 32;
     const packed_segment &lower = p.gated ? q.segments[0] : place.of,
