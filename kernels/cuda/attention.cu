@@ -168,7 +168,8 @@ void cuda_attention(struct stream *s, const struct op_attention *a) {
     if (!call.row_count)
         return;
     const enum storage_type act = s->dev->activation_type;
-    const bool usual = act != STORAGE_F32 && kv->head_dim % 16 == 0,
+    /* tensor cores take the last position that a biased row sees for its own */
+    const bool usual = act != STORAGE_F32 && kv->head_dim % 16 == 0 && !(a->slopes && a->last),
                as_they_are = a->soft_cap == 0 && !a->slopes;
     if (!usual || !((as_they_are && attention_prompt_hopper_rows(s, call, kv->type)) ||
                     attention_prompt_rows(s, call, kv->type)))
