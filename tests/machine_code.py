@@ -17,16 +17,29 @@ BUDGET_MULTIPLY, BUDGET_STAGE, BUDGET_COPY, BUDGET_BULK, BUDGET_NORMED = 25, 60,
 NORMED_ROWS = 8  # up to so many rows a product can norm x (linear_hopper.cuh)
 
 
-def kernels(text):
-    """(type, rows, warpgroups, blocks an SM) and its instructions, as (address, text)."""
+def functions(text, name):
+    """Of a listing, by name(line) of the line that begins a function: its instructions, as (address, text). None: it is passed over."""
     found, code = {}, None
     for line in text.splitlines():
         if "Function :" in line:
-            name = KERNEL.search(line)
-            code = found.setdefault(tuple(int(name.group(i)) for i in (1, 2, 3, 5)), []) if name else None
+            key = name(line)
+            code = None if key is None else found.setdefault(key, [])
         elif code is not None and (match := INSTRUCTION.match(line)):
             code.append((int(match.group(1), 16), match.group(2).strip()))
     return found
+
+
+def named(pattern, *groups):
+    """For functions(): what these groups of the pattern have, numbers as such; without groups: all of them."""
+    def name(line):
+        match = pattern.search(line)
+        return match and tuple(int(part) if part.isdigit() else part for part in ([match.group(i) for i in groups] or match.groups()))
+    return name
+
+
+def kernels(text):
+    """(type, rows, warpgroups, blocks an SM) and its instructions, as (address, text)."""
+    return functions(text, named(KERNEL, 1, 2, 3, 5))
 
 
 def loops(code):

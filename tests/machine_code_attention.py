@@ -67,13 +67,7 @@ def row(kind, dim, code):
 
 def main():
     text = subprocess.run([sys.argv[1], "-sass", sys.argv[2]], check=True, capture_output=True, text=True).stdout
-    found, code = {}, None
-    for line in text.splitlines():
-        if "Function :" in line:
-            name = KERNEL.search(line)
-            code = found.setdefault(tuple(int(i) for i in name.groups()), []) if name else None
-        elif code is not None and (match := machine_code.INSTRUCTION.match(line)):
-            code.append((int(match.group(1), 16), match.group(2).strip()))
+    found = machine_code.functions(text, machine_code.named(KERNEL))
     if len(found) < int(sys.argv[3]):
         print(f"{len(found)} kernels of {sys.argv[3]}")
     for (act, kind, dim), code in sorted(found.items()):

@@ -22,14 +22,7 @@ PRODUCTS = 4  # of m64nNk32 for 128 k
 
 def kernels(text):
     """(activations, scales of 128 x 128, rows, warpgroups) and its instructions, as (address, text)."""
-    found, code = {}, None
-    for line in text.splitlines():
-        if "Function :" in line:
-            name = KERNEL.search(line)
-            code = found.setdefault(tuple(int(i) for i in name.groups()[:4]), []) if name else None
-        elif code is not None and (match := machine_code.INSTRUCTION.match(line)):
-            code.append((int(match.group(1), 16), match.group(2).strip()))
-    return found
+    return machine_code.functions(text, machine_code.named(KERNEL, 1, 2, 3, 4))
 
 
 def measure(code):

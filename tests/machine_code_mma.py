@@ -22,6 +22,15 @@ DECODE = {64: 1900, 80: 2500, 96: 2500, 112: 2500, 128: 2350, 160: 2750, 192: 25
 PROMPT = {64: 2850, 128: 3450, 256: 2650}
 
 
+def kernel_of(line):
+    """Of a kernel above (which, its numbers); of those by bulk copies, sm_90a's, nothing."""
+    match = KERNEL.search(line)
+    if not match:
+        return None
+    kind, numbers = match.group(1), tuple(int(n) for n in re.findall(r"L[ib](\d+)E", match.group(2)))
+    return None if kind == "attention_decode_kernel" and numbers[3] else (kind, numbers)
+
+
 def hot(code):
     """The smallest loop with copies (LDGSTS) and products (HMMA), with the loops within."""
     return next((b for b in loops(code) if count(b, "HMMA") and count(b, "LDGSTS")), [])
@@ -47,17 +56,7 @@ def judge(kind, numbers, code):
 
 def main():
     text = subprocess.run([sys.argv[1], "-sass", sys.argv[2]], check=True, capture_output=True, text=True).stdout
-    found, code = {}, None
-    for line in text.splitlines():
-        if "Function :" in line:
-            name = KERNEL.search(line)
-            numbers = tuple(int(n) for n in re.findall(r"L[ib](\d+)E", name.group(2))) if name else None
-            code = found.setdefault((name.group(1), numbers), []) if name else None
-            if name and name.group(1) == "attention_decode_kernel" and numbers[3]:  # by bulk copies: sm_90a's
-                code = None
-                del found[(name.group(1), numbers)]
-        elif code is not None and (match := machine_code.INSTRUCTION.match(line)):
-            code.append((int(match.group(1), 16), match.group(2).strip()))
+    found = machine_code.functions(text, kernel_of)
     if len(found) != int(sys.argv[3]):
         print(f"{len(found)} kernels of {sys.argv[3]}")
     for (kind, numbers), code in sorted(found.items()):

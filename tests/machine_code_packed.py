@@ -36,14 +36,7 @@ NORMS, BUDGET_NORMED = (4, 6, 14), 105
 
 def kernels(text):
     """(activations, type, scales of 128 x 128, rows, warpgroups) and its instructions, as (address, text)."""
-    found, code = {}, None
-    for line in text.splitlines():
-        if "Function :" in line:
-            name = KERNEL.search(line)
-            code = found.setdefault(tuple(int(i) for i in name.groups()[:5]), []) if name else None
-        elif code is not None and (match := machine_code.INSTRUCTION.match(line)):
-            code.append((int(match.group(1), 16), match.group(2).strip()))
-    return found
+    return machine_code.functions(text, machine_code.named(KERNEL, 1, 2, 3, 4, 5))
 
 
 def measure(code):

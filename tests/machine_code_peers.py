@@ -56,14 +56,7 @@ def judge_products(text, expected):
 
 def kernels(text, pattern=KERNEL):
     """(activations, two shots) and its instructions, as (address, text)."""
-    found, code = {}, None
-    for line in text.splitlines():
-        if "Function :" in line:
-            name = pattern.search(line)
-            code = found.setdefault(tuple(int(i) if i.isdigit() else i for i in name.groups()), []) if name else None
-        elif code is not None and (match := machine_code.INSTRUCTION.match(line)):
-            code.append((int(match.group(1), 16), match.group(2).strip()))
-    return found
+    return machine_code.functions(text, machine_code.named(pattern))
 
 
 def measure(code):
