@@ -173,7 +173,8 @@ export HERE emulated python work weights device
 # --- right: without this, no figure means anything ---
 quantized=packed # weights in units: test_packed asks for a Hopper GPU, on others test_packed_mma has what there is
 case $isa in sm_90*) ;; *) quantized='packed packed_mma' ;; esac
-for test in rows linear $quantized fp8 attention sample model step; do step "kernels.$test" 20 60 kernel_test $test; done
+right="rows linear $quantized fp8 attention sample model step"
+for test in $right; do step "kernels.$test" 20 60 kernel_test "$test"; done
 step e2e 40 120 end_to_end
 # --- fast: the figures that decide what to mend first ---
 step ceilings 10 30 bin/bench_gpu ceilings
@@ -199,8 +200,7 @@ fi
 # --- the rest ---
 for file in bin/test_gpu_*; do
     test=${file#bin/test_gpu_}
-    case " $quantized " in *" $test "*) continue ;; esac
-    case $test in rows | linear | fp8 | attention | sample | model | step) ;; *) step "model.$test" 20 90 kernel_test "$test" ;; esac
+    case " $right " in *" $test "*) ;; *) step "model.$test" 20 90 kernel_test "$test" ;; esac
 done
 if [ $emulated = 0 ]; then
     for shape in llama-3.2-1b qwen2.5-0.5b; do step "bench.$shape.1k" 20 80 model $shape 1,8,32,64,128,256@1024; done
