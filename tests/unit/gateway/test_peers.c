@@ -542,6 +542,26 @@ TEST(two_names_of_a_field_must_agree) {
     }
 }
 
+/* Fails for each field of a set that another set has no row for, but for what is passed over anyway and
+ * the names in silent[]. Returns how many fields were sought. */
+static size_t look_for_silence(const struct field_set *const *sets, size_t set_count,
+                               const char *const *silent, size_t silent_count) {
+    size_t sought = 0;
+    for (size_t s = 0; s < set_count; s++)
+        for (size_t t = 0; t < sets[s]->table_count; t++)
+            for (size_t i = 0; i < sets[s]->tables[t]->row_count; i++) {
+                const struct field *f = &sets[s]->tables[t]->rows[i];
+                bool may = f->kind == FIELD_PASSED;
+                for (size_t k = 0; k < silent_count; k++)
+                    may |= strcmp(f->name, silent[k]) == 0;
+                for (size_t k = 0; k < set_count && !may; k++, sought++)
+                    if (!field_find(sets[k], bytes_str(f->name)))
+                        check_fail(__FILE__, __LINE__, "set %zu passes over '%s' of set %zu", k,
+                                   f->name, s);
+            }
+    return sought;
+}
+
 /* What changes an answer on one path is never passed over on another: it has a row there, which reads or refuses it. The others
  * here change no answer: they are of nobody's concern, or nothing without what is refused. */
 TEST(no_path_is_silent_about_a_field_of_another) {
@@ -562,19 +582,7 @@ TEST(no_path_is_silent_about_a_field_of_another) {
         "add_generation_prompt", /* of a template, on paths without */
         "continue_final_message",
     };
-    size_t seen = 0;
-    for (size_t s = 0; s < ARRAY_LEN(SETS); s++)
-        for (size_t t = 0; t < SETS[s]->table_count; t++)
-            for (size_t i = 0; i < SETS[s]->tables[t]->row_count; i++) {
-                const struct field *f = &SETS[s]->tables[t]->rows[i];
-                bool silent = f->kind == FIELD_PASSED;
-                for (size_t k = 0; k < ARRAY_LEN(SILENT); k++)
-                    silent |= strcmp(f->name, SILENT[k]) == 0;
-                for (size_t k = 0; k < ARRAY_LEN(SETS) && !silent; k++, seen++)
-                    if (!field_find(SETS[k], bytes_str(f->name)))
-                        check_fail(__FILE__, __LINE__, "set %zu passes over '%s' of set %zu", k,
-                                   f->name, s);
-            }
+    size_t seen = look_for_silence(SETS, ARRAY_LEN(SETS), SILENT, ARRAY_LEN(SILENT));
     EXPECT(seen > 5000);
 }
 
@@ -627,18 +635,7 @@ TEST(no_path_of_texts_is_silent_about_a_field_of_another) {
         "input_embeds",
         "mm_processor_kwargs",
     };
-    for (size_t s = 0; s < ARRAY_LEN(SETS); s++)
-        for (size_t t = 0; t < SETS[s]->table_count; t++)
-            for (size_t i = 0; i < SETS[s]->tables[t]->row_count; i++) {
-                const struct field *f = &SETS[s]->tables[t]->rows[i];
-                bool silent = f->kind == FIELD_PASSED;
-                for (size_t k = 0; k < ARRAY_LEN(SILENT); k++)
-                    silent |= strcmp(f->name, SILENT[k]) == 0;
-                for (size_t k = 0; k < ARRAY_LEN(SETS) && !silent; k++)
-                    if (!field_find(SETS[k], bytes_str(f->name)))
-                        check_fail(__FILE__, __LINE__, "set %zu passes over '%s' of set %zu", k,
-                                   f->name, s);
-            }
+    EXPECT(look_for_silence(SETS, ARRAY_LEN(SETS), SILENT, ARRAY_LEN(SILENT)) > 0);
 }
 
 TEST(a_field_of_another_path_is_refused_with_its_name_here) {
