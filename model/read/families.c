@@ -1,13 +1,18 @@
 /* The families, one row each (spec_read.h says what the columns mean). */
 #include "model/read/spec_read.h"
 
+/* What encoders share whose norms stand behind what they add to. */
+#define POST_NORM_ENCODER                                                                          \
+    .bidirectional = true, .token_types = "type_vocab_size", .places = PLACES_RESIDUAL,            \
+    .final_norm = "", .embed_norm = "yes", .norm = NORM_LAYER, .norm_bias = "yes",                 \
+    .kv_heads = KV_HEADS
+
 /* BERT and what follows it. */
 #define ENCODER_OPTIONS                                                                            \
-    .expects = "position_embedding_type=absolute is_decoder=false add_cross_attention=false",      \
-    .bidirectional = true, .token_types = "type_vocab_size", .places = PLACES_RESIDUAL,            \
-    .final_norm = "", .embed_norm = "yes", .learned_positions = "yes", .no_rope = true,            \
-    .qkv_bias = "yes", .out_bias = "yes", .norm = NORM_LAYER, .norm_bias = "yes",                  \
-    .ffn = FFN_PLAIN, .ffn_bias = "yes", .kv_heads = KV_HEADS
+    POST_NORM_ENCODER,                                                                             \
+        .expects = "position_embedding_type=absolute is_decoder=false add_cross_attention=false",  \
+        .learned_positions = "yes", .no_rope = true, .qkv_bias = "yes", .out_bias = "yes",         \
+        .ffn = FFN_PLAIN, .ffn_bias = "yes"
 
 #define BERT_DEFAULTS                                                                              \
     "{\"vocab_size\":30522,"                                                                       \
@@ -58,10 +63,8 @@
                "reorder_and_upcast_attn=* fused_bias_fc=* fused_dropout_add_ln=* "                 \
                "dense_seq_output=* use_flash_attn=* use_xentropy=* max_trained_positions=* "       \
                "mlp_fc2_bias=*",                                                                   \
-    .bidirectional = true, .token_types = "type_vocab_size", .places = PLACES_RESIDUAL,            \
-    .final_norm = "", .embed_norm = "yes", .norm = NORM_LAYER, .norm_bias = "yes",                 \
     .qkv_bias = "qkv_proj_bias", .out_bias = "qkv_proj_bias", .ffn_bias = "mlp_fc1_bias",          \
-    .kv_heads = KV_HEADS
+    POST_NORM_ENCODER
 
 /* Its class knows no layer_norm_eps and no position_embedding_type, which published files have. */
 #define MODERNBERT_OPTIONS                                                                         \
@@ -825,18 +828,11 @@ const struct family FAMILIES[] = {
      .defaults = BERT_DEFAULTS,
      .expects = "position_embedding_type=alibi feed_forward_type=geglu emb_pooler=mean "
                 "is_decoder=false add_cross_attention=false attn_implementation=*",
-     .bidirectional = true,
-     .token_types = "type_vocab_size",
-     .places = PLACES_RESIDUAL,
-     .final_norm = "",
-     .embed_norm = "yes",
      .alibi = "yes",
      .qkv_bias = "yes",
      .out_bias = "yes",
-     .norm = NORM_LAYER,
-     .norm_bias = "yes",
      .down_bias = "yes",
-     .kv_heads = KV_HEADS},
+     POST_NORM_ENCODER},
     {.architectures = "RobertaModel,RobertaForMaskedLM,XLMRobertaModel,XLMRobertaForMaskedLM",
      .model_types = "roberta,xlm-roberta",
      .name = "roberta",

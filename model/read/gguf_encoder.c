@@ -65,23 +65,15 @@ static int write_modern(const struct reader *r, struct error *err) {
     return 0;
 }
 
-static int write_nomic(const struct reader *r, struct error *err) {
-    write_value(r, "attention.layer_norm_epsilon", "layer_norm_eps", KEY_REAL);
-    write_value(r, "rope.freq_base", "rope_theta", KEY_REAL);
-    int rc = write_needed(r, "context_length", "max_position_embeddings", KEY_INT, err);
-    return rc ? rc : write_rows(r, "token_types.weight", "type_vocab_size", err);
-}
-
-static int write_jina(const struct reader *r, struct error *err) {
-    write_value(r, "attention.layer_norm_epsilon", "layer_norm_eps", KEY_REAL);
-    int rc = write_needed(r, "context_length", "max_position_embeddings", KEY_INT, err);
-    return rc ? rc : write_rows(r, "token_types.weight", "type_vocab_size", err);
-}
-
-/* Of RoBERTa's table of positions the rows before the first one were left out. */
+/* BERT and its kin. Of RoBERTa's table of positions the rows before the first one were left out; others
+ * have no table. */
 static int write_bert(const struct reader *r, struct error *err) {
+    bool table = is_listed(r, ",bert,");
     write_value(r, "attention.layer_norm_epsilon", "layer_norm_eps", KEY_REAL);
-    int rc = write_rows(r, "position_embd.weight", "max_position_embeddings", err);
+    if (is_listed(r, ",nomic-bert,"))
+        write_value(r, "rope.freq_base", "rope_theta", KEY_REAL);
+    int rc = table ? write_rows(r, "position_embd.weight", "max_position_embeddings", err)
+                   : write_needed(r, "context_length", "max_position_embeddings", KEY_INT, err);
     return rc ? rc : write_rows(r, "token_types.weight", "type_vocab_size", err);
 }
 
@@ -99,9 +91,5 @@ int gguf_write_encoder(const struct reader *r, struct error *err) {
         rc = write_needed(r, "feed_forward_length", "intermediate_size", KEY_INT, err);
     if (rc)
         return rc;
-    if (is_listed(r, ",modern-bert,"))
-        return write_modern(r, err);
-    if (is_listed(r, ",jina-bert-v2,"))
-        return write_jina(r, err);
-    return is_listed(r, ",nomic-bert,") ? write_nomic(r, err) : write_bert(r, err);
+    return is_listed(r, ",modern-bert,") ? write_modern(r, err) : write_bert(r, err);
 }
