@@ -87,6 +87,12 @@ __device__ __forceinline__ float merge(struct merge_factors f, float a, float sp
     return __fmaf_rn(split, f.new_one, __fmul_rn(a, f.old_one));
 }
 
+/* cap * tanh(score / cap), of a score times log2 e: tanh(x) = 1 - 2 / (e^2x + 1). */
+__device__ __forceinline__ float soft_capped(float score, float soft_cap) {
+    const float log2_e = 1.44269504088896340736f, cap = soft_cap * log2_e, twice = 2 * log2_e / cap;
+    return cap - 2 * cap * __frcp_rn(fast_exp2(score * twice) + 1);
+}
+
 /* The sink is one more split, which has a score and no value: the factor of acc; *sum becomes the
  * sum with it. */
 __device__ __forceinline__ float take_sink(const struct attention_call &call, uint32_t h, float max,

@@ -480,13 +480,12 @@ finish_scores(const struct attention_call &call, const Area &area, const struct 
 #pragma unroll
         for (int e = 0; e < 4; e++)
             s[j][e] *= shape::SCALED ? scales[e % 2 * shape::GROUP + j] * call.scale : call.scale;
-    if (call.soft_cap != 0) { /* tanh(x) = 1 - 2 / (e^2x + 1) */
-        const float cap = call.soft_cap * log2_e, twice = 2 * log2_e / cap;
+    if (call.soft_cap != 0) {
 #pragma unroll
         for (int j = 0; j < shape::TILES; j++)
 #pragma unroll
             for (int e = 0; e < 4; e++)
-                s[j][e] = cap - 2 * cap * __frcp_rn(fast_exp2(s[j][e] * twice) + 1);
+                s[j][e] = soft_capped(s[j][e], call.soft_cap);
     }
     if (call.slopes) {
         float slope[2];

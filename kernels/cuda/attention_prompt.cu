@@ -126,16 +126,15 @@ template <int TILE>
 static __device__ __forceinline__ void
 finish_scores(const struct attention_call &call, uint32_t h, uint32_t start,
               const uint32_t seen_from[2], const uint32_t seen_to[2], float scores[TILE / 8][4]) {
-    const float log2_e = 1.44269504088896340736f, cap = call.soft_cap * log2_e,
-                slope = call.slopes ? call.slopes[h] * log2_e : 0;
+    const float slope = call.slopes ? call.slopes[h] * 1.44269504088896340736f : 0;
 #pragma unroll
     for (int j = 0; j < TILE / 8; j++)
 #pragma unroll
         for (int e = 0; e < 4; e++) {
             const uint32_t position = start + j * 8 + threadIdx.x % 4 * 2 + e % 2;
             float s = scores[j][e];
-            if (call.soft_cap != 0) /* tanh(x) = 1 - 2 / (e^2x + 1) */
-                s = cap - 2 * cap * __frcp_rn(fast_exp2(s * (2 * log2_e / cap)) + 1);
+            if (call.soft_cap != 0)
+                s = soft_capped(s, call.soft_cap);
             s -= slope * (float)(int)(seen_to[e / 2] - 1 - position);
             const bool seen = position >= seen_from[e / 2] && position < seen_to[e / 2];
             scores[j][e] = seen ? s : MINUS_INFINITY;
