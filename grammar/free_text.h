@@ -50,9 +50,7 @@ struct free_set {
 struct free_text {
     struct text_bytes may;
     uint32_t count; /* sets; 0: there is too little text */
-    uint32_t count_max;
-    bool full;     /* there are more; what they refuse is not known */
-    uint32_t room; /* bytes of text about which the obstacles tell all */
+    uint32_t room;  /* bytes of text about which the obstacles tell all */
     struct free_set sets[FREE_SETS_MAX];
     uint16_t slots[FREE_SLOTS]; /* 1 + a place in sets, by hash */
 };
