@@ -102,8 +102,8 @@ def check_seeded(requests, others, what, env=None, args=()):
         alone = [run_many(s.port, [r])[0][0].key() for r in requests]
         together = [r.key() for r in run_many(s.port, requests + company(others))[0][: len(requests)]]
         assert together == alone, f"{what}: in company"
-    # 24 blocks of 16 tokens hold few of these sequences at once: the others are preempted and recomputed.
-    with Serve(env=env, args=["--blocks", 24, "--block-tokens", 16, *args]) as s:
+    # 24 blocks of 16 tokens hold few of these sequences at once: the others are preempted and recomputed. Slow steps make them meet, however late each is sent.
+    with Serve(env=env, args=["--blocks", 24, "--block-tokens", 16, "--min-step-ms", 5, *args]) as s:
         squeezed = [r.key() for r in run_many(s.port, requests)[0]]
         assert s.counted("trireme_scheduler_preemptions_total"), "nothing was preempted: the test has no force"
         assert squeezed == alone, f"{what}: after preemption"

@@ -116,7 +116,7 @@ def test_lists_are_the_same_alone_and_preempted():
         assert [r.key() for r in run_many(s.port, requests)[0]] == alone
         free = [run_many(s.port, [("/v1/completions", {k: v for k, v in body.items() if k not in ("bad_words", "allowed_token_ids")})])[0][0].key() for _, body in requests]
         assert all(a != b for a, b in zip(alone, free)), "the same text as without the lists"
-    with Serve(args=["--blocks", 24, "--block-tokens", 16]) as s:
+    with Serve(args=["--blocks", 24, "--block-tokens", 16, "--min-step-ms", 5]) as s:  # they meet, however late each is sent
         assert [r.key() for r in run_many(s.port, requests)[0]] == alone
         assert s.counted("trireme_scheduler_preemptions_total"), "nothing was preempted: the test has no force"
 
