@@ -401,9 +401,13 @@ struct ops {
      * and the segment into `out`, which becomes segment.packed. PACKED_IN_PLACE: as many as the
      * segment has, and `out` may be the segment's data, which nobody but linear reads from then
      * on. On the CPU bits do not depend on whether there is one. Both NULL: no such order. For
-     * matrices of linear and expert_linear (never in place) whose compute is set. */
+     * matrices of linear and expert_linear (in place where packs_experts says so) whose compute is
+     * set. */
     size_t (*packed_bytes)(const struct device *dev, const struct matrix *w, uint32_t segment);
     void (*pack)(struct stream *s, const struct matrix *w, uint32_t segment, void *out);
+    /* Whether expert_linear multiplies these experts' matrices, of host memory and none packed yet,
+     * once all segments of all of them are packed in place (expert_matrix.packed). NULL: never. */
+    bool (*packs_experts)(const struct device *dev, const struct matrix *experts, uint32_t count);
     /* Whether linear can multiply the halves of a matrix that is not packed yet, by this activation
      * of the first (op_linear.gated). NULL: never. */
     bool (*gates)(const struct device *dev, const struct matrix *w, enum activation activation);

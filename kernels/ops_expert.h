@@ -82,6 +82,9 @@ struct expert_matrix {
     enum storage_type type;
     uint32_t rows, cols, expert_count;
     const struct matrix *experts; /* [expert_count], device memory; their biases too */
+    /* All segments are packed in place, as ops->packs_experts allowed; scale_cols: theirs. */
+    bool packed;
+    uint32_t scale_cols;
 };
 
 /* out[i, :] = experts[e of place i] . x[i, :] + bias. x: act [P, w->cols]; out: act [P,

@@ -115,6 +115,7 @@ void cuda_rmsnorm(struct stream *s, const struct op_rmsnorm *a);
 void cuda_linear(struct stream *s, const struct op_linear *a);
 size_t cuda_linear_scratch(const struct device *dev, uint32_t rows, uint32_t cols);
 size_t cuda_packed_bytes(const struct device *dev, const struct matrix *w, uint32_t chunk);
+bool cuda_packs_experts(const struct device *dev, const struct matrix *experts, uint32_t count);
 bool cuda_gates(const struct device *dev, const struct matrix *w, enum activation activation);
 bool cuda_folds_norm(const struct device *dev, const struct matrix *w, uint32_t rows);
 bool cuda_folds_rope(const struct device *dev, const struct matrix *w,

@@ -350,6 +350,7 @@ static struct ops make_ops(void) {
     o.linear_scratch = cuda_linear_scratch;
     o.packed_bytes = cuda_packed_bytes;
     o.pack = cuda_pack;
+    o.packs_experts = cuda_packs_experts;
     o.gates = cuda_gates;
     o.folds_norm = cuda_folds_norm;
     o.folds_rope = cuda_folds_rope;

@@ -4,10 +4,12 @@
  * Row-wise operations: a value a thread, 256 a block. The product: a warp an output of an expert;
  * lane l sums columns l, l + 32, ..., then a fixed tree, for EXPERT_ROWS of the expert's rows at a
  * time. Weights are read once for EXPERT_ROWS rows. Types that are no plain numbers: a lane takes
- * runs of 32 columns and dequantizes each (dequantize.h). Tolerance: ops.h with 32 lanes.
+ * runs of 32 columns and dequantizes each (dequantize.h). Tolerance: ops.h with 32 lanes. Weights in
+ * units: expert_packed.cu.
  */
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/dequantize.cuh"
+#include "kernels/cuda/expert_linear.cuh"
 
 struct plan_view {
     const uint32_t *offsets, *pairs, *places;
@@ -146,6 +148,10 @@ template <int A> static void expert_linear(struct stream *s, const struct op_exp
 void cuda_expert_linear(struct stream *s, const struct op_expert_linear *a) {
     if (!a->rows)
         return;
+    if (a->w->packed) {
+        expert_linear_packed(s, a);
+        return;
+    }
     WITH_ACTIVATION(s->dev->activation_type, A, expert_linear<A>(s, a));
 }
 

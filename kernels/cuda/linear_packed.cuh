@@ -28,6 +28,8 @@ struct packed_product {
 struct packed_place {
     packed_segment of;
     uint32_t tile;
+    __device__ __forceinline__ packed_place(const packed_segment &from, uint32_t at)
+        : of(from), tile(at) {}
     __device__ __forceinline__ packed_place(const packed_product &q, uint32_t at)
         : of(q.segments[0]), tile(at) {
         if (q.p.gated) {

@@ -195,6 +195,19 @@ size_t cuda_packed_bytes(const struct device *dev, const struct matrix *w, uint3
     return is_packed_type(type) && knows_scales(type, p, w->cols) ? PACKED_IN_PLACE : 0;
 }
 
+/* Quantized ones, all of one form: one launch multiplies them. Plain ones have no units. */
+bool cuda_packs_experts(const struct device *dev, const struct matrix *experts, uint32_t count) {
+    for (uint32_t e = 0; e < count; e++)
+        for (uint32_t i = 0; i < experts[e].segment_count; i++) {
+            const enum storage_type type = segment_type(&experts[e], &experts[e].segments[i]);
+            if (storage_is_plain(type) || type != experts[0].type ||
+                cuda_packed_bytes(dev, &experts[e], i) != PACKED_IN_PLACE ||
+                !packed_alike(experts[0].segments[0], experts[e].segments[i], experts[e].cols))
+                return false;
+        }
+    return count > 0;
+}
+
 /* Both halves, each of whole packed rows that have one form. */
 bool cuda_gates(const struct device *dev, const struct matrix *w, enum activation activation) {
     const struct matrix_segment *p = w->segments;

@@ -115,6 +115,21 @@ static int load_matrices(struct loader *l, struct matrix *experts,
     return rc;
 }
 
+/* Puts them into the order of a device that multiplies all of them in one launch. */
+static void pack_experts(struct loader *l, struct matrix *experts, struct expert_matrix *out) {
+    const struct ops *ops = l->w->dev->ops;
+    if (!ops->packs_experts || !ops->packs_experts(l->w->dev, experts, out->expert_count))
+        return;
+    for (uint32_t e = 0; e < out->expert_count; e++)
+        for (uint32_t i = 0; i < experts[e].segment_count; i++) {
+            struct matrix_segment *p = &experts[e].segments[i];
+            ops->pack(l->stream, &experts[e], i, (void *)p->data);
+            p->packed = p->data;
+        }
+    out->packed = true;
+    out->scale_cols = experts[0].segments[0].scale_cols;
+}
+
 static int load_experts(struct loader *l, uint32_t layer, struct expert_matrix *out,
                         const struct expert_product *product) {
     const struct moe_spec *moe = &l->spec->layers[layer].moe;
@@ -139,8 +154,12 @@ static int load_experts(struct loader *l, uint32_t layer, struct expert_matrix *
         loader_skip(l, product->fused->bias, layer);
     if (!rc && moe->expert_bias && !elsewhere)
         rc = load_biases(l, experts, &p, layer);
-    *out = (struct expert_matrix){experts[0].type, experts[0].rows, experts[0].cols,
-                                  moe->router.experts, NULL};
+    *out = (struct expert_matrix){.type = experts[0].type,
+                                  .rows = experts[0].rows,
+                                  .cols = experts[0].cols,
+                                  .expert_count = moe->router.experts};
+    if (!rc)
+        pack_experts(l, experts, out);
     if (!rc)
         rc = loader_bytes(l, (const void **)&out->experts, experts,
                           moe->router.experts * sizeof *experts);

@@ -4,7 +4,10 @@
  * TRIREME_GOLDEN=NAME: one.
  */
 #include "machine.h"
-#include "model/golden.h"
+#include "model/mxfp4_model.h"
+#include "model/run/ffn_moe_weights.h"
+
+void emu_set_device(int arch, int compiled);
 
 static const double TOLERANCE = 1e-4;
 enum { ROWS = 96 };
@@ -69,4 +72,44 @@ TEST(goldens_hold_on_the_emulated_device) {
     }
     if (d)
         closedir(d);
+}
+
+/* A mixture whose experts lie in units, which one launch multiplies: the CPU's logits, but for what rounding to
+ * bf16 costs: two layers round some twenty times, each by 2^-9 at most. */
+TEST(experts_in_mxfp4_lie_in_units_and_give_the_cpus_logits) {
+    static const int ARCHS[] = {90, 80};
+    char dir[] = "/tmp/trireme-emuexperts-XXXXXX";
+    uint32_t tokens[M_TOKENS];
+    struct machine m;
+    for (uint32_t i = 0; i < M_TOKENS; i++)
+        tokens[i] = (i * 7 + 3) % M_VOCAB;
+    if (!mkdtemp(dir))
+        abort();
+    put_mxfp4_model(dir, true);
+    if (!machine_open(&m, dir, "cpu", STORAGE_NONE, STORAGE_F32))
+        return;
+    float *want = logits_of(&m, 0, tokens, M_TOKENS, M_TOKENS);
+    machine_close(&m);
+    for (size_t i = 0; i < ARRAY_LEN(ARCHS); i++) {
+        double difference = 0, size = 0;
+        emu_set_device(ARCHS[i], ARCHS[i]);
+        if (!machine_open(&m, dir, "cuda", STORAGE_BF16, STORAGE_BF16))
+            break;
+        const struct moe_weights *w = m.model.weights.layers[1].ffn;
+        EXPECT(w->up.packed && w->down.packed);
+        float *got = logits_of(&m, 0, tokens, M_TOKENS, 10);
+        for (size_t at = 0; at < (size_t)M_TOKENS * M_VOCAB; at++) {
+            difference += pow((double)got[at] - want[at], 2);
+            size += pow(want[at], 2);
+        }
+        if (!(sqrt(difference / size) <= 20 * 0x1p-9))
+            check_fail(__FILE__, __LINE__, "sm_%d: logits differ by %g of their size", ARCHS[i],
+                       sqrt(difference / size));
+        fprintf(stderr, "sm_%d: logits differ by %g\n", ARCHS[i], sqrt(difference / size));
+        free(got);
+        machine_close(&m);
+    }
+    emu_set_device(90, 90);
+    free(want);
+    golden_drop_dir(dir);
 }

@@ -48,13 +48,13 @@ static inline void maker_copy(struct maker *m, const struct tensor *t) {
 
 /* ---- the model ---- */
 
-enum { M_HIDDEN = 64, M_WIDTH = 32, M_EXPERTS = 3, M_VOCAB = 40, M_TOKENS = 24 };
+enum { M_HIDDEN = 64, M_WIDTH = 64, M_EXPERTS = 3, M_VOCAB = 40, M_TOKENS = 24 };
 
 static const char M_CONFIG[] = "{\"architectures\":[\"GptOssForCausalLM\"],"
                                "\"model_type\":\"gpt_oss\","
                                "\"vocab_size\":40,"
                                "\"hidden_size\":64,"
-                               "\"intermediate_size\":32,"
+                               "\"intermediate_size\":64,"
                                "\"num_hidden_layers\":2,"
                                "\"num_attention_heads\":2,"
                                "\"num_key_value_heads\":1,"
