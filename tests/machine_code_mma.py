@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The hot loops of GPUs other than Hopper, read from their machine code: they multiply by HMMA, operands come by cp.async, and
-they have no more instructions than their budget.
+"""The hot loops of GPUs other than Hopper, and those of experts on every GPU, read from their machine code: they multiply by HMMA, operands come by
+cp.async, and they have no more instructions than their budget.
 
 machine_code_mma.py CUOBJDUMP OBJECT KERNELS [--table]: prints what is wrong, a line each (nothing: all is well), or the loops as a
 table; KERNELS: how many of those below the object is to have.
@@ -13,7 +13,7 @@ import machine_code
 from machine_code import count, loops
 
 KERNEL = re.compile(
-    r"Function : \S*?(linear_packed_mma_kernel|linear_rows_kernel|linear_tiles_kernel|attention_decode_kernel|attention_prompt_kernel)I((?:L[ib]\d+E)+)E"
+    r"Function : \S*?(linear_packed_mma_kernel|expert_packed_kernel|linear_rows_kernel|linear_tiles_kernel|attention_decode_kernel|attention_prompt_kernel)I((?:L[ib]\d+E)+)E"
 )
 # Instructions of the smallest loop, with all ways through it: at least a fifth above what there was at first, on sm_80 and on sm_120
 # (docs/gpu-registers.md). By rows of a block; by head size (prompts: as the kernel rounds it up).
@@ -37,7 +37,7 @@ def hot(code):
 
 
 def budget(kind, numbers, products):
-    if kind == "linear_packed_mma_kernel":
+    if kind in ("linear_packed_mma_kernel", "expert_packed_kernel"):
         return PACKED[numbers[3]]
     if kind == "attention_decode_kernel":
         return DECODE[numbers[2]]
