@@ -545,7 +545,7 @@ static uint32_t node_to_rule(struct builder *b, struct tree *t, uint32_t node, b
     uint32_t any_json = b->any_json;
     s.dialect = schema_dialect(t, node);
     s.exact = !b->plain && !form;
-    s.annotates = s.exact && s.dialect == DIALECT_NEW;
+    s.annotates = s.exact && (s.dialect == DIALECT_NEW || s.dialect == DIALECT_2019);
     s.ref_alone = s.dialect == DIALECT_ID || s.dialect == DIALECT_DEFINITIONS;
     schema_refs_init(&s);
     for (uint32_t n = 1; n < t->nodes.count; n++)

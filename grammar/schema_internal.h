@@ -53,6 +53,11 @@ enum {
     "\xff"                                                                                         \
     "not-multiple"
 
+/* Beside "contains": items in front of this place do not count. */
+#define KEY_FROM                                                                                   \
+    "\xff"                                                                                         \
+    "from"
+
 /* Of an object: a member must be there of which this holds. With "match" its key matches the pattern
  * and its value the pattern's schema. With "keys" that schema refuses its key. Else its key is none of
  * "properties", matches none of "patternProperties", and its value satisfies "value". */
@@ -104,7 +109,8 @@ enum dialect {
     DIALECT_NONE,        /* it says nothing that is known: 2020-12 */
     DIALECT_ID,          /* 4 and before, where "id" is what "$id" is later */
     DIALECT_DEFINITIONS, /* 6 and 7 */
-    DIALECT_NEW,         /* 2019-09 and 2020-12 */
+    DIALECT_2019,        /* 2019-09, where "contains" does not evaluate its items */
+    DIALECT_NEW,         /* 2020-12 */
     DIALECT_OTHER,       /* one of its own, with vocabularies that are not known */
 };
 

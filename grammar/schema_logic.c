@@ -163,13 +163,27 @@ static bool negate_places(struct schema *s, uint32_t places, uint32_t either, ui
     return true;
 }
 
+/* An item behind those with places of their own is refused by its schema. */
+static bool negate_rest(struct schema *s, uint32_t places, uint32_t rest, uint32_t either,
+                        uint32_t depth) {
+    uint32_t no = schema_negate(s, rest, depth + 1), from = tree_count(&s->t, places);
+    if (!no)
+        return false;
+    uint32_t out = object_with_key(s, "array", "contains", no);
+    if (from)
+        tree_add(&s->t, out, KEY_FROM, tree_new_uint(&s->t, from));
+    tree_add(&s->t, either, NULL, out);
+    return true;
+}
+
 /* Fewer items than are asked for satisfy the schema, or more. */
 static bool negate_contains(struct schema *s, uint32_t node, uint32_t k, uint32_t either,
                             uint32_t depth) {
     struct tree *t = &s->t;
     uint32_t least = 1, most = UINT32_MAX, no = schema_negate(s, k, depth + 1);
     uint32_t min = tree_get(t, node, "minContains"), max = tree_get(t, node, "maxContains");
-    if (!no || (min && !tree_uint(t, min, &least)) || (max && !tree_uint(t, max, &most)))
+    if (!no || (min && !tree_uint(t, min, &least)) || (max && !tree_uint(t, max, &most)) ||
+        tree_get(t, node, KEY_FROM))
         return false;
     if (least == 1)
         tree_add(t, either, NULL, object_with_key(s, "array", "items", no));
@@ -261,7 +275,9 @@ static bool negate_keyword(struct schema *s, uint32_t node, uint32_t k, uint32_t
     } BOUNDS[] = {
         {"minimum", "number", "exclusiveMaximum"},  {"maximum", "number", "exclusiveMinimum"},
         {"exclusiveMinimum", "number", "maximum"},  {"exclusiveMaximum", "number", "minimum"},
-        {"multipleOf", "number", KEY_NOT_MULTIPLE}, {"pattern", "string", KEY_NOT_PATTERN}};
+        {"multipleOf", "number", KEY_NOT_MULTIPLE}, {KEY_NOT_MULTIPLE, "number", "multipleOf"},
+        {"pattern", "string", KEY_NOT_PATTERN},     {KEY_NOT_PATTERN, "string", "pattern"},
+        {KEY_NOT_FORMAT, "string", "format"},       {KEY_NOT_ENUM, NULL, "enum"}};
     static const struct {
         const char *keyword, *type, *opposite;
         bool least;
@@ -361,19 +377,18 @@ static bool negate_keyword(struct schema *s, uint32_t node, uint32_t k, uint32_t
         tree_add(t, either, NULL, object_with_key(s, NULL, "allOf", all));
         return true;
     }
-    if (IS("$ref")) {
-        uint32_t target = schema_target(s, k);
+    if (IS("$ref") || IS("$dynamicRef")) {
+        uint32_t target = IS("$ref") ? schema_target(s, k) : schema_dynamic_target(s, k);
         uint32_t no = target ? schema_negate(s, target, depth + 1) : 0;
         if (no)
             tree_add(t, either, NULL, no);
         return no != 0;
     }
-    if (IS("items") && tree_kind(t, k) != TREE_ARRAY &&
-        !tree_get(t, node, "prefixItems")) { /* one of them */
-        uint32_t no = schema_negate(s, k, depth + 1);
-        if (no)
-            tree_add(t, either, NULL, object_with_key(s, "array", "contains", no));
-        return no != 0;
+    if (IS("items") && tree_kind(t, k) != TREE_ARRAY)
+        return negate_rest(s, tree_get(t, node, "prefixItems"), k, either, depth);
+    if (IS("additionalItems")) {
+        uint32_t places = tree_get(t, node, "items");
+        return tree_kind(t, places) != TREE_ARRAY || negate_rest(s, places, k, either, depth);
     }
     if (IS("prefixItems") || (IS("items") && tree_kind(t, k) == TREE_ARRAY))
         return negate_places(s, k, either, depth);
@@ -393,10 +408,13 @@ static bool negate_keyword(struct schema *s, uint32_t node, uint32_t k, uint32_t
         return negate_if(s, node, either, depth);
     if (IS("oneOf"))
         return negate_one_of(s, k, either, depth);
+    if (IS("unevaluatedProperties") || IS("unevaluatedItems"))
+        return tree_kind(t, k) == TREE_TRUE;
     if (IS("contentEncoding") || IS("contentMediaType"))
         return s->annotates;
 #undef IS
-    return !schema_asks(key); /* what is unknown says nothing */
+    bool ours = key.len && key.data[0] == 0xff;
+    return !ours && !schema_asks(key); /* what is unknown says nothing */
 }
 
 static uint32_t negate(struct schema *s, uint32_t node, uint32_t depth) {

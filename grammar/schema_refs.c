@@ -22,7 +22,7 @@ enum dialect schema_dialect(const struct tree *t, uint32_t root) {
         enum dialect dialect;
     } NAMES[] = {{"draft-03", DIALECT_ID},          {"draft-04", DIALECT_ID},
                  {"draft-06", DIALECT_DEFINITIONS}, {"draft-07", DIALECT_DEFINITIONS},
-                 {"draft/2019-09", DIALECT_NEW},    {"draft/2020-12", DIALECT_NEW},
+                 {"draft/2019-09", DIALECT_2019},   {"draft/2020-12", DIALECT_NEW},
                  {"draft/next", DIALECT_NEW}};
     uint32_t name = tree_kind(t, root) == TREE_OBJECT ? tree_get(t, root, "$schema") : 0;
     if (!name || tree_kind(t, name) != TREE_STRING)
