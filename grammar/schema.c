@@ -170,25 +170,6 @@ static void add_dependents(struct schema *s, conjunction *c, uint32_t node, cons
         }
 }
 
-/* Drafts up to 7 pass over what stands beside a "$ref", and later ones do not: where a document does
- * not say which it follows, and calls its definitions as the older ones do, that cannot be told. */
-static bool stands_alone(struct schema *s, uint32_t node) {
-    bool old = s->exact && s->dialect == DIALECT_NONE && tree_get(&s->t, s->root, "definitions") &&
-               !tree_get(&s->t, s->root, "$defs");
-    for (uint32_t k = old ? tree_first(&s->t, node) : 0; k; k = tree_next(&s->t, k)) {
-        struct bytes key = tree_key(&s->t, k);
-        bool names = bytes_equal(key, bytes_str("$id")) && node != s->root;
-        if (bytes_equal(key, bytes_str("$ref")) || !(names || schema_asks(key)))
-            continue;
-        schema_fail(s, ERR_UNSUPPORTED,
-                    "keyword \"$ref\" beside \"%.*s\": drafts up to 7 pass over what stands "
-                    "there; say with \"$schema\" which draft this is",
-                    (int)key.len, (const char *)key.data);
-        return false;
-    }
-    return true;
-}
-
 /* References, allOf, not, if, dependents: all that adds to the conjunction. False: it accepts
  * nothing, or an error. */
 static bool gather(struct schema *s, conjunction *c) {
@@ -220,7 +201,7 @@ static bool gather(struct schema *s, conjunction *c) {
             conjunction_add(c, target, 0);
         }
         if (ref) {
-            uint32_t target = stands_alone(s, m.node) ? schema_target(s, ref) : 0;
+            uint32_t target = schema_target(s, ref);
             if (!target)
                 return false;
             conjunction_add(c, target, 0);
@@ -538,6 +519,15 @@ uint32_t schema_one(struct schema *s, uint32_t node) {
     return schema_all(s, &c);
 }
 
+/* Drafts up to 7 pass over what stands beside a "$ref". A document that does not say which it follows
+ * is one of them by the name of its definitions; where an answer is generated, it is held to both. */
+static bool passes_over(const struct schema *s) {
+    const struct tree *t = &s->t;
+    if (s->dialect != DIALECT_NONE)
+        return s->dialect == DIALECT_ID || s->dialect == DIALECT_DEFINITIONS;
+    return s->exact && tree_get(t, s->root, "definitions") && !tree_get(t, s->root, "$defs");
+}
+
 static uint32_t node_to_rule(struct builder *b, struct tree *t, uint32_t node, bool ordered,
                              bool closed, const struct arguments_form *form, struct error *err) {
     struct schema s = {.b = b, .t = *t, .root = node, .ordered = ordered, .closed = closed};
@@ -546,7 +536,7 @@ static uint32_t node_to_rule(struct builder *b, struct tree *t, uint32_t node, b
     s.dialect = schema_dialect(t, node);
     s.exact = !b->plain && !form;
     s.annotates = s.exact && (s.dialect == DIALECT_NEW || s.dialect == DIALECT_2019);
-    s.ref_alone = s.dialect == DIALECT_ID || s.dialect == DIALECT_DEFINITIONS;
+    s.ref_alone = passes_over(&s);
     schema_refs_init(&s);
     for (uint32_t n = 1; n < t->nodes.count; n++)
         s.has_unevaluated |= bytes_equal(tree_key(t, n), bytes_str("unevaluatedProperties")) ||
@@ -556,7 +546,7 @@ static uint32_t node_to_rule(struct builder *b, struct tree *t, uint32_t node, b
                     "keyword \"$schema\": which keywords '%.*s' has is not known here",
                     (int)MIN(tree_text(t, tree_get(t, node, "$schema")).len, (size_t)200),
                     (const char *)tree_text(t, tree_get(t, node, "$schema")).data);
-    conjunction_add(&all, s.root, 0);
+    conjunction_add(&all, schema_copies_init(&s), 0);
     if (form) {
         schema_arguments_init(&s, form);
         conjunction_add(&all, s.top, 0);
@@ -573,6 +563,7 @@ static uint32_t node_to_rule(struct builder *b, struct tree *t, uint32_t node, b
     vec_release(&s.negations);
     vec_release(&s.plain_nodes);
     schema_refs_release(&s);
+    schema_copies_release(&s);
     schema_values_release(&s);
     if (!b->failed)
         return rule;

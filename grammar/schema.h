@@ -2,14 +2,14 @@
  * schema.h - JSON Schema (draft 2020-12 and draft 7) as a rule of a builder.
  *
  * What is held exactly: type, enum, const, allOf, anyOf, not (of what can be turned around: all but
- * uniqueItems, unevaluated..., $dynamicRef, items behind others, arrays and objects that are listed),
+ * uniqueItems, unevaluated..., arrays and objects that are listed),
  * oneOf (branches that exclude each other, or can be turned around), if/then/else, $ref and
  * recursion inside the document, properties, required, additionalProperties, patternProperties,
  * propertyNames, min/maxProperties, dependentRequired, dependentSchemas, dependencies,
  * prefixItems, items, additionalItems, min/maxItems, contains with min/maxContains (maxContains where
- * its schema can be turned around; places times counts at most 4096), uniqueItems (but where
+ * its schema can be turned around; places times counts at most 4096, at most four for one array), uniqueItems (but where
  * items may run out and two must come, and in arguments that are no JSON), unevaluatedProperties and -Items (where they see all that applies, or
- * nothing else applies in their schema, and beside anyOf of five branches at most that can be turned around), $id and anchors, $dynamicRef (to the document's own anchor, or the only one of its name),
+ * nothing else applies in their schema, and beside anyOf of five branches at most that can be turned around), $id and anchors, $dynamicRef,
  * min/maxLength, pattern, formats of the table in schema_string.c, contentEncoding base64,
  * contentMediaType application/json (of JSON with arrays and objects two deep), bounds of numbers, multipleOf
  * (not too large). Keywords that say nothing about the value (title, default, ...) are passed over,

@@ -126,6 +126,30 @@ struct schema_anchor {
     bool dynamic;
 };
 
+/* A copy of a schema (schema_copies.c). */
+struct schema_copy {
+    uint32_t node;  /* the schema */
+    uint32_t scope; /* what its "$dynamicRef" mean; 0: what they mean anywhere */
+    bool silent;    /* what it names counts as evaluated by nobody */
+    uint32_t copy;
+    uint32_t next; /* 1 + the next of the same bucket, or 0 */
+};
+/* A reference within a copy. */
+struct schema_turn {
+    uint32_t ref; /* the one that it comes from */
+    uint32_t scope;
+    uint32_t target; /* 0: not asked for yet */
+    bool silent, dynamic;
+};
+struct schema_copies {
+    VEC(struct bytes) names; /* of dynamic anchors that depend on the way */
+    VEC(uint32_t) scopes;    /* [scope - 1][name]: the schema that is meant, or 0 */
+    VEC(struct schema_copy) known;
+    VEC(struct schema_turn) turns;
+    uint32_t buckets[256]; /* 1 + one of `known`, or 0 */
+    uint32_t steps;        /* what all copies cost */
+};
+
 struct schema {
     struct builder *b;
     struct tree t;
@@ -135,13 +159,14 @@ struct schema {
     uint32_t unevaluated;
     bool has_unevaluated; /* the document has such a keyword */
     bool ordered, closed;
-    bool ref_alone; /* draft 7 and before: what stands beside $ref does not count */
+    bool ref_alone; /* drafts up to 7: what stands beside $ref does not count */
     enum dialect dialect;
     bool
         exact; /* by the letter; else what is generated is to be safe to read (grammar.h's plain) */
     bool annotates; /* "format" and "content..." say nothing about the value */
     VEC(struct schema_resource) resources;
     VEC(struct schema_anchor) anchors;
+    struct schema_copies copies;
     VEC(uint32_t) bases;       /* by node of the document: 1 + its resource; 0: not known */
     VEC(uint32_t) negations;   /* by node: what schema_negate made of it; FA_NONE: not yet */
     VEC(uint32_t) plain_nodes; /* by node: what schema_without_unevaluated made of it, or 0 */
@@ -182,6 +207,26 @@ void schema_refs_release(struct schema *s);
 uint32_t schema_target(struct schema *s, uint32_t ref);
 /* The node that a "$dynamicRef" means, or 0 with an error. */
 uint32_t schema_dynamic_target(struct schema *s, uint32_t ref);
+/* What stands behind a keyword. */
+enum holds { HOLDS_NONE, HOLDS_SCHEMA, HOLDS_MANY };
+enum holds schema_keyword_holds(struct bytes keyword);
+/* The resource that begins at this node, or FA_NONE; and the one in which a schema lies. */
+uint32_t schema_resource_at(const struct schema *s, uint32_t node);
+uint32_t schema_resource_of(const struct schema *s, uint32_t node);
+/* The schema with this dynamic anchor in a resource, or 0. */
+uint32_t schema_anchor_of(const struct schema *s, uint32_t resource, struct bytes name);
+/* The dynamic anchor to which a "$dynamicRef" leads by itself; NULL: to none. */
+const struct schema_anchor *schema_dynamic_anchor(struct schema *s, uint32_t ref);
+
+/* Copies the document where a "$dynamicRef" depends on the way; returns the schema to begin with. What is
+ * kept is freed by the other. */
+uint32_t schema_copies_init(struct schema *s);
+void schema_copies_release(struct schema *s);
+/* Whether this is a reference of a copy; and its target, or 0 with an error. */
+bool schema_is_copied(const struct schema *s, uint32_t ref);
+uint32_t schema_copied_target(struct schema *s, uint32_t ref);
+/* A schema that accepts the same and evaluates nothing, where the document asks for that. */
+uint32_t schema_silent(struct schema *s, uint32_t node);
 /* TYPE_* bits of what a "type" keyword says (node: a name, or a list of them). */
 uint32_t schema_types(struct schema *s, uint32_t node);
 

@@ -120,10 +120,10 @@ static bool negate_if(struct schema *s, uint32_t node, uint32_t either, uint32_t
     if ((yes && !not_yes) || (no && (!not_no || !other)))
         return false;
     if (yes)
-        tree_add(t, either, NULL, both_of(s, condition, not_yes));
+        tree_add(t, either, NULL, both_of(s, schema_silent(s, condition), not_yes));
     if (no)
         tree_add(t, either, NULL, both_of(s, other, not_no));
-    return !s->has_unevaluated; /* the condition would count as evaluated */
+    return true;
 }
 
 /* None of the branches, or two of them. */
@@ -131,7 +131,7 @@ static bool negate_one_of(struct schema *s, uint32_t list, uint32_t either, uint
     enum { BRANCHES_MAX = 16 };
     struct tree *t = &s->t;
     uint32_t none = tree_new(t, TREE_ARRAY);
-    if (s->has_unevaluated || tree_count(t, list) > BRANCHES_MAX)
+    if (tree_count(t, list) > BRANCHES_MAX)
         return false;
     for (uint32_t a = tree_first(t, list); a; a = tree_next(t, a)) {
         uint32_t no = schema_negate(s, a, depth + 1);
@@ -139,7 +139,7 @@ static bool negate_one_of(struct schema *s, uint32_t list, uint32_t either, uint
             return false;
         tree_add(t, none, NULL, no);
         for (uint32_t b = tree_next(t, a); b; b = tree_next(t, b))
-            tree_add(t, either, NULL, both_of(s, a, b));
+            tree_add(t, either, NULL, both_of(s, schema_silent(s, a), schema_silent(s, b)));
     }
     tree_add(t, either, NULL, object_with_key(s, NULL, "allOf", none));
     return true;
@@ -352,9 +352,7 @@ static bool negate_keyword(struct schema *s, uint32_t node, uint32_t k, uint32_t
         return true;
     }
     if (IS("not")) {
-        if (s->has_unevaluated)
-            return false; /* what stands there would count as evaluated */
-        tree_add(t, either, NULL, k);
+        tree_add(t, either, NULL, schema_silent(s, k));
         return true;
     }
     if (IS("allOf")) {
@@ -426,7 +424,10 @@ static uint32_t negate(struct schema *s, uint32_t node, uint32_t depth) {
     if (kind != TREE_OBJECT || depth > LOGIC_DEPTH_MAX || s->b->failed)
         return 0;
     uint32_t either = tree_new(t, TREE_ARRAY);
+    bool alone = s->ref_alone && tree_get(t, node, "$ref");
     for (uint32_t k = tree_first(t, node); k; k = tree_next(t, k)) {
+        if (alone && !bytes_equal(tree_key(t, k), bytes_str("$ref")))
+            continue;
         if (!negate_keyword(s, node, k, either, depth)) {
             s->stuck = s->stuck ? s->stuck : k;
             return 0;
@@ -445,6 +446,10 @@ uint32_t schema_negate(struct schema *s, uint32_t node, uint32_t depth) {
         s->negations.items[node] = 0;
         uint32_t no = negate(s, node, depth);
         s->negations.items[node] = no;
+        while (s->negations.count <= no)
+            vec_push(&s->negations, FA_NONE);
+        if (no)
+            s->negations.items[no] = schema_silent(s, node);
     }
     return s->negations.items[node];
 }

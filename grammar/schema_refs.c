@@ -140,7 +140,7 @@ static uint32_t *base_slot(struct schema *s, uint32_t node) {
 }
 
 /* The resource whose address is the base at this node; the document's own where none is known. */
-static uint32_t base_of(struct schema *s, uint32_t node) {
+static uint32_t base_of(const struct schema *s, uint32_t node) {
     uint32_t known = node < s->bases.count ? s->bases.items[node] : 0;
     return known ? known - 1 : 0;
 }
@@ -179,10 +179,7 @@ static uint32_t read_names(struct schema *s, uint32_t node, uint32_t base) {
     return base;
 }
 
-/* What stands behind a keyword. */
-enum holds { HOLDS_NONE, HOLDS_SCHEMA, HOLDS_MANY };
-
-static enum holds keyword_holds(struct bytes keyword) {
+enum holds schema_keyword_holds(struct bytes keyword) {
     static const struct {
         const char *name;
         enum holds holds;
@@ -227,7 +224,7 @@ static void walk_schema(struct schema *s, uint32_t node, uint32_t base, bool nam
         base = read_names(s, node, base);
     *base_slot(s, node) = base + 1;
     for (uint32_t k = tree_first(t, node); k; k = tree_next(t, k)) {
-        enum holds holds = keyword_holds(tree_key(t, k));
+        enum holds holds = schema_keyword_holds(tree_key(t, k));
         *base_slot(s, k) = base + 1;
         if (holds == HOLDS_SCHEMA)
             walk_schema(s, k, base, names, depth + 1);
@@ -368,6 +365,8 @@ uint32_t schema_target(struct schema *s, uint32_t ref) {
     struct bytes text = tree_text(&s->t, ref);
     if (tree_kind(&s->t, ref) != TREE_STRING)
         return schema_fail(s, ERR_INVALID, "keyword \"$ref\" must be a string");
+    if (schema_is_copied(s, ref))
+        return schema_copied_target(s, ref);
     uint32_t node = find_target(s, ref, &anchor);
     if (!node)
         schema_fail(s, ERR_UNSUPPORTED,
@@ -376,24 +375,34 @@ uint32_t schema_target(struct schema *s, uint32_t ref) {
     return node;
 }
 
+uint32_t schema_resource_of(const struct schema *s, uint32_t node) {
+    return base_of(s, node);
+}
+
+uint32_t schema_resource_at(const struct schema *s, uint32_t node) {
+    uint32_t base = base_of(s, node);
+    return s->resources.items[base].node == node ? base : FA_NONE;
+}
+
+uint32_t schema_anchor_of(const struct schema *s, uint32_t resource, struct bytes name) {
+    const struct schema_anchor *anchor = find_anchor(s, resource, name);
+    return anchor && anchor->dynamic ? anchor->node : 0;
+}
+
+const struct schema_anchor *schema_dynamic_anchor(struct schema *s, uint32_t ref) {
+    const struct schema_anchor *anchor;
+    bool found = !schema_is_copied(s, ref) && find_target(s, ref, &anchor);
+    return found && anchor && anchor->dynamic ? anchor : NULL;
+}
+
 /* The first schema passed through is the document itself, so its anchor is the one that counts. Where it
- * has none, which one counts depends on the way unless one alone has the name. */
+ * has none, and several have the name, the document is copied (schema_copies.c). */
 uint32_t schema_dynamic_target(struct schema *s, uint32_t ref) {
-    const struct schema_anchor *anchor, *own, *other = NULL;
-    if (tree_kind(&s->t, ref) != TREE_STRING || !find_target(s, ref, &anchor) || !anchor ||
-        !anchor->dynamic)
+    if (tree_kind(&s->t, ref) != TREE_STRING)
         return schema_target(s, ref);
-    own = find_anchor(s, base_of(s, s->root), anchor->name);
-    if (own && own->dynamic)
-        return own->node;
-    for (size_t i = 0; i < s->anchors.count; i++) {
-        const struct schema_anchor *a = &s->anchors.items[i];
-        if (a->dynamic && a->node != anchor->node && bytes_equal(a->name, anchor->name))
-            other = a;
-    }
-    if (!other)
-        return anchor->node;
-    return schema_fail(s, ERR_UNSUPPORTED,
-                       "keyword \"$dynamicRef\": several anchors have the name '%.*s'",
-                       (int)MIN(anchor->name.len, (size_t)200), (const char *)anchor->name.data);
+    const struct schema_anchor *anchor = schema_dynamic_anchor(s, ref);
+    if (!anchor)
+        return schema_target(s, ref);
+    uint32_t own = schema_anchor_of(s, base_of(s, s->root), anchor->name);
+    return own ? own : anchor->node;
 }

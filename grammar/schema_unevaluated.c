@@ -63,17 +63,23 @@ uint32_t schema_without_unevaluated(struct schema *s, uint32_t node) {
 
 /* Nothing but a reference: it evaluates what its target does. */
 static bool refers_only(struct schema *s, uint32_t node) {
-    static const char *const ASKS[] = {"allOf",       "anyOf",
-                                       "oneOf",       "not",
-                                       "if",          "properties",
-                                       "items",       "patternProperties",
-                                       "contains",    "dependencies",
-                                       "prefixItems", "dependentSchemas",
-                                       "$dynamicRef", "additionalProperties"};
+    static const char *const ASKS[] = {"allOf",
+                                       "anyOf",
+                                       "oneOf",
+                                       "not",
+                                       "if",
+                                       "properties",
+                                       "items",
+                                       "patternProperties",
+                                       "contains",
+                                       "dependencies",
+                                       "prefixItems",
+                                       "dependentSchemas",
+                                       "additionalProperties"};
     for (size_t i = 0; i < ARRAY_LEN(ASKS); i++)
         if (tree_get(&s->t, node, ASKS[i]))
             return false;
-    return true;
+    return !tree_get(&s->t, node, "$ref") || !tree_get(&s->t, node, "$dynamicRef");
 }
 
 bool schema_find_unevaluated(struct schema *s, const conjunction *c, bool alone) {
