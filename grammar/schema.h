@@ -2,20 +2,21 @@
  * schema.h - JSON Schema (draft 2020-12 and draft 7) as a rule of a builder.
  *
  * What is held exactly: type, enum, const, allOf, anyOf, not (of what can be turned around: all but
- * uniqueItems, unevaluated..., arrays and objects that are listed),
- * oneOf (branches that exclude each other, or can be turned around), if/then/else, $ref and
- * recursion inside the document, properties, required, additionalProperties, patternProperties,
- * propertyNames, min/maxProperties, dependentRequired, dependentSchemas, dependencies,
- * prefixItems, items, additionalItems, min/maxItems, contains with min/maxContains (maxContains where
- * its schema can be turned around; places times counts at most 4096, at most four for one array), uniqueItems (but where
- * items may run out and two must come, and in arguments that are no JSON), unevaluatedProperties and -Items (where they see all that applies, or
- * nothing else applies in their schema, and beside anyOf of five branches at most that can be turned around), $id and anchors, $dynamicRef,
- * min/maxLength, pattern, formats of the table in schema_string.c, contentEncoding base64,
- * contentMediaType application/json (of JSON with arrays and objects two deep), bounds of numbers, multipleOf
- * (not too large). Keywords that say nothing about the value (title, default, ...) are passed over,
- * and so are unknown ones and unknown formats, as the specification has it. Beside enum and const all
- * keywords hold. Everything else that would change what is accepted is refused by its name, and mostly
- * its place.
+ * uniqueItems, unevaluated..., arrays and objects that are listed), oneOf (branches that exclude
+ * each other, or can be turned around), if/then/else, $ref and recursion inside the document and to
+ * the schemas of schemas (schema_drafts.c), properties, required, additionalProperties,
+ * patternProperties, propertyNames, min/maxProperties, dependentRequired, dependentSchemas,
+ * dependencies, prefixItems, items, additionalItems, min/maxItems, contains with min/maxContains
+ * (maxContains where its schema can be turned around; places times counts at most 4096, at most
+ * four for one array), uniqueItems (but where items may run out and two must come, and in arguments
+ * that are no JSON), unevaluatedProperties and -Items (where they see all that applies, or nothing
+ * else applies in their schema, and beside anyOf of five branches at most that can be turned
+ * around), $id and anchors, $dynamicRef, min/maxLength, pattern, formats of the table in
+ * schema_string.c, contentEncoding base64, contentMediaType application/json (of JSON with arrays
+ * and objects two deep), bounds of numbers, multipleOf (not too large). Keywords that say nothing
+ * about the value (title, default, ...) are passed over, and so are unknown ones and unknown
+ * formats, as the specification has it. Beside enum and const all keywords hold. Everything else
+ * that would change what is accepted is refused by its name, and mostly its place.
  *
  * Members may come in any order, or, with `ordered`, in that of "properties"; a key comes once at
  * most where the schema names it.

@@ -334,6 +334,35 @@ static const struct schema_anchor *find_anchor(const struct schema *s, uint32_t 
     return found;
 }
 
+/* Reads the schema of schemas at this address, where it is one; returns its resource, or FA_NONE. */
+static uint32_t add_draft(struct schema *s, struct bytes address) {
+    enum { DRAFT_DEPTH_MAX = 32 };
+    const struct bytes meta = bytes_str("meta");
+    struct buf text = {0};
+    struct error err;
+    struct schema_resource r = {0};
+    bool dynamic, taken = false;
+    for (size_t i = 0; i < s->anchors.count; i++)
+        taken |= s->anchors.items[i].dynamic && bytes_equal(s->anchors.items[i].name, meta);
+    for (size_t i = 0; i < s->resources.count; i++)
+        if (bytes_equal(buf_bytes(&s->resources.items[i].address), address))
+            return FA_NONE; /* two of the document have it */
+    bool found = schema_draft(address, &text, &dynamic);
+    /* which anchor counts would depend on the way, but for the document's own */
+    found = found && !(dynamic && taken && !schema_anchor_of(s, base_of(s, s->root), meta));
+    if (found) {
+        CHECK(!tree_read(&s->t, buf_bytes(&text), DRAFT_DEPTH_MAX, &r.node, &err));
+        buf_add_bytes(&r.address, address);
+        vec_push(&s->resources, r);
+        uint32_t resource = (uint32_t)s->resources.count - 1;
+        if (dynamic)
+            add_anchor(s, r.node, resource, meta, true);
+        walk_schema(s, r.node, resource, false, 0);
+    }
+    buf_release(&text);
+    return found ? (uint32_t)s->resources.count - 1 : FA_NONE;
+}
+
 /* Where a reference leads: 0 with no error where nowhere. *anchor: by this one, or NULL. */
 static uint32_t find_target(struct schema *s, uint32_t ref, const struct schema_anchor **anchor) {
     struct bytes text = tree_text(&s->t, ref);
@@ -347,6 +376,7 @@ static uint32_t find_target(struct schema *s, uint32_t ref, const struct schema_
         resolve(buf_bytes(&s->resources.items[resource].address), bytes_of(text.data, head),
                 &address);
         resource = find_resource(s, buf_bytes(&address));
+        resource = resource == FA_NONE ? add_draft(s, buf_bytes(&address)) : resource;
         buf_release(&address);
     }
     if (resource == FA_NONE)

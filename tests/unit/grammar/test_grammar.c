@@ -71,6 +71,11 @@ TEST(what_cannot_be_held_is_refused_by_name) {
         const char *source, *word;
     } REFUSED[] = {
         {GRAMMAR_JSON_SCHEMA, "{\"$ref\":\"other.json\"}", "other.json"},
+        {GRAMMAR_JSON_SCHEMA, "{\"$ref\":\"http://json-schema.org/draft-03/schema#\"}", "draft-03"},
+        {GRAMMAR_JSON_SCHEMA,
+         "{\"$ref\":\"a\",\"$defs\":{\"a\":{\"$id\":\"a\",\"$dynamicAnchor\":\"meta\",\"$ref\":"
+         "\"https://json-schema.org/draft/2020-12/schema\"}}}",
+         "2020-12"},
         {GRAMMAR_JSON_SCHEMA, "{\"$ref\":\"#n\",\"x\":{\"$anchor\":\"n\"}}", "#n"},
         {GRAMMAR_JSON_SCHEMA,
          "{\"$ref\":\"u\",\"$defs\":{\"a\":{\"$id\":\"u\"},\"b\":{\"$id\":\"u\",\"not\":{}}}}",

@@ -91,6 +91,36 @@ static const struct {
      "\"definitions\":{\"l\":{\"items\":{\"type\":\"integer\"}}}}",
      {"[\"a\"]", "[1,null]"},
      {"[]", "[1]", "[1,2]"}},
+    /* the schemas of schemas */
+    {"{\"$ref\":\"http://json-schema.org/draft-04/schema#\"}",
+     {"{}", "{\"id\":\"x\",\"minimum\":1,\"exclusiveMinimum\":true}", "{\"items\":[{}]}",
+      "{\"additionalItems\":false}", "{\"const\":1}"},
+     {"true", "{\"exclusiveMinimum\":true}", "{\"items\":true}", "{\"required\":[]}",
+      "{\"enum\":[]}", "{\"multipleOf\":0}", "{\"not\":{\"type\":\"x\"}}"}},
+    {"{\"$ref\":\"http://json-schema.org/draft-06/schema\"}",
+     {"{}", "true", "{\"required\":[]}", "{\"contains\":{\"const\":[]}}", "{\"if\":1}"},
+     {"1", "{\"exclusiveMinimum\":true}", "{\"contains\":1}", "{\"examples\":{}}"}},
+    {"{\"$ref\":\"http://json-schema.org/draft-07/schema#\"}",
+     {"false", "{\"minLength\":1}", "{\"if\":{\"items\":[true]},\"then\":{}}",
+      "{\"dependencies\":{\"a\":[\"b\"],\"c\":true}}", "{\"type\":[\"null\",\"string\"]}"},
+     {"{\"minLength\":-1}", "{\"if\":1}", "{\"items\":[]}", "{\"type\":[\"null\",\"null\"]}",
+      "{\"definitions\":{\"a\":{\"type\":1}}}", "{\"dependencies\":{\"a\":1}}", "{\"allOf\":[]}",
+      "{\"required\":[\"a\",\"a\"]}"}},
+    {"{\"type\":\"object\",\"properties\":{\"n\":{\"$ref\":\"http://json-schema.org/draft-07/schema#/"
+     "definitions/nonNegativeInteger\"}}}",
+     {"{\"n\":0}", "{\"n\":12}"},
+     {"{\"n\":-1}", "{\"n\":\"a\"}", "{\"n\":1.5}"}},
+    {"{\"$ref\":\"https://json-schema.org/draft/2019-09/schema\"}",
+     {"{\"$anchor\":\"a:b\"}", "{\"items\":[{}]}", "{\"dependentRequired\":{\"a\":[\"b\"]}}"},
+     {"{\"$anchor\":\"_a\"}", "{\"items\":[]}", "{\"unevaluatedItems\":1}"}},
+    {"{\"$ref\":\"https://json-schema.org/draft/2020-12/schema\"}",
+     {"{\"$anchor\":\"_a\"}", "{\"items\":false,\"prefixItems\":[{}]}", "{\"$id\":\"a#\"}"},
+     {"{\"items\":[{}]}", "{\"$id\":\"a#b\"}", "{\"prefixItems\":[]}", "{\"not\":{\"$defs\":[]}}"}},
+    /* a schema of schemas that has more to say of each */
+    {"{" NEW "\"$id\":\"http://h/m\",\"$dynamicAnchor\":\"meta\",\"$ref\":"
+     "\"https://json-schema.org/draft/2020-12/schema\",\"properties\":{\"title\":{\"const\":\"t\"}}}",
+     {"{\"title\":\"t\"}", "{\"not\":{\"title\":\"t\"}}"},
+     {"{\"title\":\"u\"}", "{\"not\":{\"title\":\"u\"}}", "{\"not\":{\"minLength\":-1}}"}},
     /* conditions evaluate nothing where they are turned around */
     {"{\"type\":\"object\",\"properties\":{\"a\":true},\"not\":{\"not\":{\"properties\":{\"b\":"
      "{\"const\":1}},\"required\":[\"b\"]}},\"unevaluatedProperties\":{\"const\":1}}",
