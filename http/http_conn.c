@@ -164,6 +164,7 @@ void http_conn_free(struct http_conn *conn) {
     struct http_thread *thread = conn->thread;
     CHECK(conn->state == CONN_DEAD);
     http_conn_count_unread(conn);
+    uint32_t holder = conn->holder;
     bool refused = conn->refused;
     if (conn->prev)
         conn->prev->next = conn->next;
@@ -184,7 +185,7 @@ void http_conn_free(struct http_conn *conn) {
     buf_release(&conn->chunk);
     mem_free(conn);
     metric_add(&http_metrics[HTTP_METRIC_CONNECTIONS], -1);
-    http_server_forget(thread->server, refused);
+    http_server_forget(thread->server, holder, refused);
 }
 
 /* Has the client's system taken all that was sent to it? Then nothing is lost if the connection is

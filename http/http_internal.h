@@ -117,7 +117,9 @@ struct http_server {
     atomic_bool draining;
     atomic_uint connection_count, refused_count; /* the refused ones are connections, too */
     uint64_t seed;                               /* of holders */
-    struct http_share connections, bodies, unread;
+    struct http_share connections; /* what is held: those without a request that runs */
+    struct http_share connected;   /* all of them */
+    struct http_share bodies, unread;
     struct http_networks networks;
     struct http_thread threads[HTTP_THREADS_MAX];
 };
@@ -158,7 +160,7 @@ void http_conn_end_request(struct http_conn *conn);
 
 /* http_server.c */
 /* A connection less. */
-void http_server_forget(struct http_server *server, bool refused);
+void http_server_forget(struct http_server *server, uint32_t holder, bool refused);
 
 /* http_output.c */
 size_t http_conn_pending(const struct http_conn *conn);

@@ -237,12 +237,18 @@ static void adopt(void *arg) {
     mem_free(n);
 }
 
-void http_server_forget(struct http_server *server, bool refused) {
-    atomic_fetch_sub(&server->connection_count, 1);
+static void count_connection(struct http_server *server, uint32_t holder, int by) {
+    http_share_add_total(&server->connections, by);
+    http_share_add_total(&server->connected, by);
+    http_share_add_held(&server->connected, holder, by);
+}
+
+void http_server_forget(struct http_server *server, uint32_t holder, bool refused) {
     if (refused)
         atomic_fetch_sub(&server->refused_count, 1);
     else
-        http_share_add_total(&server->connections, -1);
+        count_connection(server, holder, -1);
+    atomic_fetch_sub(&server->connection_count, 1);
 }
 
 static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struct sockaddr *addr,
@@ -250,7 +256,9 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
     struct http_server *server = arg;
     struct u128 address;
     struct http_network *network = http_network_enter(&server->networks, addr, &address);
-    bool refused = !http_share_allows(&server->connections, http_server_holder(server, address), 1);
+    uint32_t holder = http_server_holder(server, address);
+    bool refused = !http_share_allows(&server->connections, holder, 1) ||
+                   !http_share_allows_used(&server->connected, holder);
     /* a handshake is more than a stranger past the bounds is worth */
     bool may_answer = !server->config.tls && atomic_load(&server->refused_count) < REFUSED_MAX;
     bool answered = !refused || may_answer;
@@ -262,7 +270,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
         if (refused)
             atomic_fetch_add(&server->refused_count, 1);
         else
-            http_share_add_total(&server->connections, 1);
+            count_connection(server, holder, 1);
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
         *n = (struct http_newcomer){.thread = &server->threads[server->next_thread_idx],
@@ -275,7 +283,7 @@ static void on_accept(struct evconnlistener *listener, evutil_socket_t fd, struc
         if (post(n->thread, adopt, n))
             return;
         mem_free(n);
-        http_server_forget(server, refused);
+        http_server_forget(server, holder, refused);
     }
     http_network_leave(&server->networks, network);
     close(fd);
@@ -416,7 +424,7 @@ struct http_server *http_server_new(const struct http_config *config, struct err
                                           config->headers_max, config->body_max_bytes};
     server->seed = config->holders_seed ? config->holders_seed : random_u128().lo;
     http_networks_init(&server->networks, server->seed);
-    server->connections.max = config->connections_max;
+    server->connections.max = server->connected.max = config->connections_max;
     server->bodies.max = config->bodies_max_bytes;
     server->unread.max = config->unread_max_bytes;
     snprintf(server->host, sizeof server->host, "%s", config->host ? config->host : "127.0.0.1");

@@ -105,7 +105,7 @@ struct http_config {
     int backlog;      /* of listen(2) */
     int thread_count; /* event threads, 1 to HTTP_THREADS_MAX */
     /* past it a newcomer is answered 503 and closed. What an address holds without a request that
-     * runs is bounded by what is free, as http_share.h says */
+     * runs is bounded by what is free, and all that it holds by 15 times that, as http_share.h says */
     uint32_t connections_max;
     /* of the hash that gives an address its account of http_share.h: nobody else may know it, or he could
      * share another's. 0: drawn */

@@ -8,6 +8,12 @@ bool http_share_allows(struct http_share *share, uint32_t holder, uint64_t amoun
     return amount <= left && held <= left && (!held || left > kept);
 }
 
+bool http_share_allows_used(struct http_share *share, uint32_t holder) {
+    CHECK(holder < HTTP_SHARE_HOLDERS);
+    uint64_t total = atomic_load(&share->total), held = atomic_load(&share->held[holder]);
+    return total < share->max && held <= HTTP_SHARE_USED * (share->max - total);
+}
+
 void http_share_add_total(struct http_share *share, int64_t amount) {
     atomic_fetch_add(&share->total, (unsigned long long)amount);
 }

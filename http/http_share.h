@@ -22,6 +22,7 @@
 enum {
     HTTP_SHARE_HOLDERS = 4096,
     HTTP_SHARE_KEPT = 16, /* the last 1/16 */
+    HTTP_SHARE_USED = HTTP_SHARE_KEPT - 1,
 };
 
 struct http_share {
@@ -32,6 +33,10 @@ struct http_share {
 
 /* May this holder have so much more? Never past max. */
 bool http_share_allows(struct http_share *share, uint32_t holder, uint64_t amount);
+/* The same where what is held is in use, as by a proxy that all clients are behind: who holds more than
+ * HTTP_SHARE_USED times what is free gets no more. One alone may have 15/16, n that want all of it
+ * 15/(15n+1) each. */
+bool http_share_allows_used(struct http_share *share, uint32_t holder);
 /* Changes what is taken of the whole. */
 void http_share_add_total(struct http_share *share, int64_t amount);
 /* Changes what a holder has. */

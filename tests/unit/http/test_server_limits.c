@@ -103,6 +103,37 @@ TEST(server_serves_one_address_to_the_limit) {
         close(fds[i]);
 }
 
+/* But an address whose requests all run leaves a part of them to the others, too, and what it gives back is
+ * counted back. */
+TEST(server_keeps_connections_from_one_that_is_always_answered) {
+    enum { MAX = 64, ONE = 61, OTHER = 2 };
+    BENCH(b.config.connections_max = MAX; b.config.holders_seed = 1);
+    int fds[ONE + 1], others[OTHER];
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < ONE + 1; i++) {
+            fds[i] = wire_connect(b.port, 0);
+            EXPECT(wire_send(fds[i], "GET /hold?stream HTTP/1.1\r\n" H "\r\n"));
+            buf_reset(&in);
+            EXPECT(wire_read_until(fds[i], &in, i < ONE ? "begun" : "\r\n\r\n"));
+        }
+        EXPECT(!strncmp(buf_text(&in), "HTTP/1.1 503 ", 13));
+        for (int i = 0; i < OTHER; i++) {
+            others[i] = wire_connect_from(b.port, 0, 0x7f000002);
+            EXPECT(wire_send(others[i], "GET /hold?stream HTTP/1.1\r\n" H "\r\n"));
+            buf_reset(&in);
+            EXPECT(wire_read_until(others[i], &in, "begun"));
+        }
+        for (int i = 0; i < ONE + 1; i++)
+            close(fds[i]);
+        for (int i = 0; i < OTHER; i++)
+            close(others[i]);
+        int64_t end = clock_ms() + WIRE_TIMEOUT_MS;
+        while (http_server_connection_count(b.server) && clock_ms() < end)
+            sleep_ms(2);
+        EXPECT_EQ(http_server_connection_count(b.server), 0);
+    }
+}
+
 TEST(server_lets_its_owner_refuse_before_the_body) {
     BENCH(b.config.on_body = on_body; b.config.body_deadline_ms = 3000);
     int64_t held = metric_value(&http_metrics[HTTP_METRIC_BODY_BYTES], 0);

@@ -43,6 +43,19 @@ TEST(the_last_of_it_is_for_those_that_have_nothing) {
     EXPECT(http_share_allows(share_of(MAX - 1, 0), A, 1));
 }
 
+/* What is in use one may have nearly all of: of 160 the last that a holder of 150 gets leaves 10. */
+TEST(the_last_of_what_is_in_use_is_for_the_others) {
+    EXPECT(http_share_allows_used(share_of(149, 149), A));
+    EXPECT(http_share_allows_used(share_of(MAX - KEPT, HTTP_SHARE_USED * KEPT), A));
+    EXPECT(!http_share_allows_used(share_of(MAX - KEPT, HTTP_SHARE_USED * KEPT + 1), A));
+    EXPECT(!http_share_allows_used(share_of(MAX - KEPT + 1, MAX - KEPT), A));
+    EXPECT(http_share_allows_used(share_of(MAX - 1, HTTP_SHARE_USED), A));
+    EXPECT(!http_share_allows_used(share_of(MAX - 1, HTTP_SHARE_USED + 1), A));
+    EXPECT(http_share_allows_used(share_of(MAX - 1, MAX - 1), B));
+    EXPECT(!http_share_allows_used(share_of(MAX, 0), A));
+    EXPECT(!http_share_allows_used(share_of(MAX + 5, 0), A));
+}
+
 TEST(what_is_given_back_may_be_had_again) {
     struct http_share *s = share_of(MAX, 100);
     EXPECT(!http_share_allows(s, B, 1));
