@@ -4,10 +4,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/exit_reason.h"
+#include "base/file_limit.h"
 #include "base/fsutil.h"
 #include "base/log.h"
 #include "base/sandbox.h"
@@ -155,7 +155,8 @@ static const struct option_row rows[] = {
      .min = 1,
      .max = 1000000,
      .unit = "connections",
-     .help = "Connections open at once; past it 503."},
+     .help =
+         "Connections open at once (fewer where the process may not open so many files); past it 503."},
     {.name = "chat-template",
      .type = OPTION_STRING,
      .offset = AT(chat_template),
@@ -336,15 +337,16 @@ static void block_signals(sigset_t *set) {
     pthread_sigmask(SIG_BLOCK, set, NULL);
 }
 
-/* Descriptors for all connections, as far as the system lets us. */
-static void raise_file_limit(int64_t connections_max) {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit))
-        return;
-    limit.rlim_cur = limit.rlim_max;
-    if (setrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_max < (rlim_t)connections_max + 256)
-        log_warn("only %llu files may be open; --connections-max is %lld",
-                 (unsigned long long)limit.rlim_cur, (long long)connections_max);
+/* As many connections as the system lets us have files for: where accept fails, nobody has a share of
+ * them, and the scheduler could not be reached again. */
+static int64_t bound_connections(int64_t connections_max) {
+    uint64_t limit = file_limit_raise();
+    int64_t most = (int64_t)file_limit_clients(limit, (uint64_t)connections_max);
+    if (most < connections_max)
+        log_warn("only %llu files may be open, so %lld connections are taken, not %lld "
+                 "(--connections-max); raise the limit (ulimit -n, LimitNOFILE=)",
+                 (unsigned long long)limit, (long long)most, (long long)connections_max);
+    return most;
 }
 
 static void wait_for_end(struct gateway *gw, const sigset_t *signals) {
@@ -368,12 +370,12 @@ static void give_up_files(const struct gateway_settings *s) {
     sandbox_start_files(s->sandbox, places, ARRAY_LEN(places));
 }
 
-static int serve(const struct gateway_settings *settings) {
+static int serve(struct gateway_settings *settings) {
     struct gateway *gw;
     struct error err;
     sigset_t signals;
     block_signals(&signals);
-    raise_file_limit(settings->connections_max);
+    settings->connections_max = bound_connections(settings->connections_max);
     compiled_set_folder(settings->cache_dir);
     give_up_files(settings);
     if (link_endpoints_check(settings->scheduler, &err) || gateway_new(&gw, settings, &err))

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/exit_reason.h"
+#include "base/file_limit.h"
 #include "base/fsutil.h"
 #include "base/log.h"
 #include "base/sandbox.h"
@@ -220,6 +221,7 @@ int scheduler_main(int argc, char **argv) {
     log_init("scheduler", (enum log_level)settings.log_level, settings.log_format == 1);
     scheduler_metrics_register();
     http_metrics_register();
+    file_limit_raise(); /* libzmq ends a process that has no file left for a peer on ipc */
     int rc = serve(&settings);
     option_free(&scheduler_options, &settings);
     return rc;

@@ -2,11 +2,15 @@
 import http.client
 import json
 import multiprocessing
+import os
+import re
+import signal
 import socket
 import tempfile
 import threading
 import time
 import urllib.request
+from pathlib import Path
 
 from serve import Serve, resident_bytes
 
@@ -22,6 +26,46 @@ def tokenize(port, size, stop, **fields):
             pass
         finally:
             connection.close()
+
+
+def kept_open(port, source, count):
+    """So many connections that have had an answer and stay open, or as many as are taken; those that are refused are closed."""
+    kept = []
+    for _ in range(count):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10, source_address=(source, 0))
+        try:
+            connection.request("GET", "/health/live")
+            answer = connection.getresponse()
+            answer.read()
+            if answer.status == 200:
+                kept.append(connection)
+                continue
+        except OSError:
+            pass
+        connection.close()
+    return kept
+
+
+def test_a_crowd_takes_no_files_that_a_gateway_needs():
+    """A gateway that may open fewer files than --connections-max: one address takes half of those it has for clients, others and a new
+    scheduler are still reached. The scheduler asks for all files that it may have."""
+    files = 600
+    serve = Serve(args=["--model-wait", "60s"])
+    serve.argv = ["sh", "-c", f'ulimit -Sn {files - 100} && ulimit -Hn {files} && exec "$0" "$@"'] + serve.argv
+    with serve as s:
+        assert f"only {files} files may be open" in s.log(), "the gateway tells that it takes fewer connections"
+        for role in ("gateway", "scheduler"):
+            limits = Path(f"/proc/{s.pids(role)[0]}/limits").read_text()
+            assert re.search(rf"Max open files +{files} +{files} ", limits), (role, limits)
+        kept = kept_open(s.port, "127.0.0.1", files)
+        assert files / 4 < len(kept) < files / 2, f"{len(kept)} connections of one address"
+        os.kill(s.pids("scheduler")[0], signal.SIGKILL)
+        connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60, source_address=("127.0.0.2", 0))
+        connection.request("POST", "/v1/completions", json.dumps({"prompt": "a", "max_tokens": 1}), {"Content-Type": "application/json"})
+        assert connection.getresponse().status == 200
+        for c in kept + [connection]:
+            c.close()
+        return f"{len(kept)} connections of one address, {files} files"
 
 
 def percentile(times, p):
