@@ -15,7 +15,10 @@
 #include "gateway/watch/trace_export.h"
 #include "http/http_tls.h"
 
-enum { ANSWERS_BYTES = 256 << 20 }; /* of whole answers, where nothing else is said */
+enum {
+    ANSWERS_BYTES = 256 << 20, /* of whole answers, where nothing else is said */
+    WATCHERS_MAX = 1024        /* 64 KB each, where they do not read */
+};
 
 static void on_wake(void *ctx) {
     turn_collect(ctx);
@@ -124,6 +127,7 @@ int gateway_new(struct gateway **out, const struct gateway_settings *settings, s
     gw->workers = work_pool_new(0);
     gw->room = answer_room_new(settings->answers_max ? settings->answers_max : ANSWERS_BYTES);
     gw->places = open_places_new((uint64_t)settings->open_max);
+    gw->watchers = open_places_new(settings->watchers_max ? settings->watchers_max : WATCHERS_MAX);
     gw->pool = prepare_pool_new(gw->workers, on_prepared, gw);
     for (int i = 0; i < gw->thread_count; i++)
         mailbox_init(&gw->boxes[i]);
@@ -230,6 +234,7 @@ void gateway_free(struct gateway **gateway) {
     mem_free(gw->threads);
     answer_room_free(&gw->room);
     open_places_free(&gw->places);
+    open_places_free(&gw->watchers);
     auth_release(&gw->auth);
     cors_release(&gw->cors);
     hosts_release(&gw->hosts);

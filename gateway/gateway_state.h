@@ -36,6 +36,7 @@ struct gateway_settings {
     uint64_t submit_max;      /* bytes of a Submit; 0: what a frame may have (tests: less) */
     uint32_t visits_max;      /* as EVENT_THREAD_VISITS, which 0 is (tests: less) */
     uint64_t aside_max;       /* bytes of long runs that wait for readers; 0: 16 MB (tests: less) */
+    uint64_t watchers_max;    /* places of watchers; 0: 1024 (tests: less) */
     const char *allow_hosts;  /* see hosts.h */
     const char *allow_origins; /* of web pages: see cors.h */
     bool share_port, trust_request_template;
@@ -86,9 +87,10 @@ struct gateway {
     struct work_pool *workers; /* threads for what is long */
     struct prepare_pool *pool;
     struct response_store *responses;
-    struct answer_room *room;      /* for answers that are held whole */
-    struct open_places *places;    /* for generation requests */
-    struct mailbox *boxes;         /* one for each event thread */
+    struct answer_room *room;     /* for answers that are held whole */
+    struct open_places *places;   /* for generation requests */
+    struct open_places *watchers; /* for clients that are told of others' work: followers, probes */
+    struct mailbox *boxes;        /* one for each event thread */
     struct event_thread **threads; /* thread_count */
     int thread_count;
     struct health health;

@@ -2,6 +2,7 @@
 
 #include "formats/json.h"
 #include "gateway/generation/generation.h"
+#include "gateway/generation/open_places.h"
 #include "gateway/link/scheduler_link.h"
 
 enum { PROOF_MS = 30000 }; /* weights may come from a slow disk with the first token */
@@ -100,32 +101,34 @@ static void answer_result(struct event_thread *thread, struct http_request *req)
     answer(req, atomic_load(&thread->gw->health.ok) ? NULL : "no token was made in time");
 }
 
-static void remove_waiter(struct health_waiters *w, size_t i) {
-    w->items[i] = w->items[--w->count];
+static struct http_request *remove_waiter(struct event_thread *thread, size_t i) {
+    struct health_waiter w = thread->health.items[i];
+    thread->health.items[i] = thread->health.items[--thread->health.count];
+    open_places_give(thread->gw->watchers, w.holder);
+    return w.req;
 }
 
 static void on_closed(void *ctx, struct http_request *req) {
-    struct health_waiters *w = ctx;
-    for (size_t i = 0; i < w->count; i++) {
-        if (w->items[i].req != req)
+    struct event_thread *thread = ctx;
+    for (size_t i = 0; i < thread->health.count; i++) {
+        if (thread->health.items[i].req != req)
             continue;
-        remove_waiter(w, i);
+        remove_waiter(thread, i);
         return;
     }
 }
 
 /* Answers those whose result has come. */
 static void finish_probe(struct event_thread *thread) {
-    struct health_waiters *w = &thread->health;
     int64_t result_ms = atomic_load(&thread->gw->health.result_ms);
-    for (size_t i = 0; i < w->count;) {
-        struct http_request *req = w->items[i].req;
-        bool made = has_token_since(thread, w->items[i].since_ms);
-        if (!made && result_ms < w->items[i].since_ms) {
+    for (size_t i = 0; i < thread->health.count;) {
+        int64_t since_ms = thread->health.items[i].since_ms;
+        bool made = has_token_since(thread, since_ms);
+        if (!made && result_ms < since_ms) {
             i++;
             continue;
         }
-        remove_waiter(w, i);
+        struct http_request *req = remove_waiter(thread, i);
         if (made)
             answer(req, NULL);
         else
@@ -160,21 +163,21 @@ int health_on_e2e(const struct call *c, struct api_error *err) {
     static const struct http_watch watch = {.on_closed = on_closed};
     struct event_thread *thread = c->thread;
     struct http_request *req = c->req;
-    struct health_waiters *w = &thread->health;
+    struct u128 holder = open_holder(c->tenant, req->address);
     const char *why_not = what_is_missing(thread->gw);
     int64_t result_ms = atomic_load(&thread->gw->health.result_ms);
-    if (!why_not && w->count == HEALTH_WAITERS_MAX)
-        why_not = "too many ask at once";
     if (why_not) {
         answer(req, why_not);
     } else if (has_token_since(thread, thread->now_ms - HEALTH_FRESH_MS + 1)) {
         answer(req, NULL);
     } else if (result_ms && thread->now_ms - result_ms < HEALTH_FRESH_MS) {
         answer_result(thread, req);
+    } else if (!open_places_take(thread->gw->watchers, holder)) {
+        answer(req, "too many ask at once");
     } else {
-        w->items[w->count].req = req;
-        w->items[w->count++].since_ms = thread->now_ms;
-        http_request_watch(req, &watch, w);
+        struct health_waiter waiter = {.req = req, .holder = holder, .since_ms = thread->now_ms};
+        vec_push(&thread->health, waiter);
+        http_request_watch(req, &watch, thread);
         start_probe(thread);
     }
     return 0;
@@ -203,20 +206,16 @@ static void prove(struct event_thread *thread) {
 }
 
 void health_tick(struct event_thread *thread) {
-    struct health_waiters *w = &thread->health;
     const char *why_not = what_is_missing(thread->gw);
     if (why_not)
         atomic_store(&thread->gw->health.proven, false);
     else
         prove(thread);
-    if (w->count == 0)
+    if (!thread->health.count)
         return;
     finish_probe(thread);
-    while (why_not && w->count) {
-        struct http_request *req = w->items[0].req;
-        remove_waiter(w, 0);
-        answer(req, why_not);
-    }
-    if (w->count)
+    while (why_not && thread->health.count)
+        answer(remove_waiter(thread, 0), why_not);
+    if (thread->health.count)
         start_probe(thread);
 }

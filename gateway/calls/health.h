@@ -4,7 +4,8 @@
  * Ready means that a scheduler is heard, a model with a live replica and a compiled tokenizer is
  * there, and a token was made since they are: a request of one token has gone the whole way. End to end means that a token was just made: where no client's token came for
  * HEALTH_FRESH_MS, a request of one token goes the whole way. Its result is good for as long, one
- * probe runs at a time in the process, and whoever asks meanwhile waits for it. When the gateway stops being ready, those who wait are told so at once.
+ * probe runs at a time in the process, and whoever asks meanwhile waits for it; the places of those who
+ * wait are shared by address (gateway_state.h, watchers). When the gateway stops being ready, those who wait are told so at once.
  *
  * Threading: struct health is shared (atomics only); waiters belong to their event thread.
  */

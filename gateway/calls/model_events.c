@@ -2,9 +2,8 @@
 
 #include "base/vec.h"
 #include "gateway/calls/describe.h"
+#include "gateway/generation/open_places.h"
 #include "gateway/watch/gateway_metrics.h"
-
-enum { MODEL_FOLLOWERS_MAX = 256 }; /* of a thread */
 
 struct model_seen {
     char *name; /* owned */
@@ -16,7 +15,7 @@ struct model_follower {
     struct model_follower *prev, *next;
     struct event_thread *thread;
     struct http_request *http;
-    struct u128 tenant;
+    struct u128 tenant, holder; /* holder: of its place among the watchers */
     VEC(struct model_seen) seen;
     struct buf out; /* of the look that is under way */
     int64_t wrote_ms;
@@ -31,6 +30,7 @@ static void follower_free(struct model_follower *f) {
         mem_free(f->seen.items[i].name);
     vec_release(&f->seen);
     buf_release(&f->out);
+    open_places_give(f->thread->gw->watchers, f->holder);
     mem_free(f);
 }
 
@@ -111,16 +111,15 @@ int model_events_follow(const struct call *c, struct api_error *err) {
     static const struct http_watch watch = {.on_closed = on_closed, .on_drained = on_drained};
     const struct http_field fields[] = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
     struct event_thread *thread = c->thread;
-    size_t count = 0;
-    for (const struct model_follower *f = thread->model_followers; f; f = f->next)
-        count++;
-    if (count >= MODEL_FOLLOWERS_MAX)
+    struct u128 holder = open_holder(c->tenant, c->req->address);
+    if (!open_places_take(thread->gw->watchers, holder))
         return api_error_set(err, API_OVERLOADED, NULL, "too many clients follow the models");
     struct model_follower *f = mem_alloc(sizeof *f);
     *f = (struct model_follower){.next = thread->model_followers,
                                  .thread = thread,
                                  .http = c->req,
                                  .tenant = c->tenant,
+                                 .holder = holder,
                                  .wrote_ms = thread->now_ms};
     if (f->next)
         f->next->prev = f;

@@ -5,7 +5,8 @@
  * A client first gets the state of every model that its key may use, then an event for each change:
  * "model_status" with "unloaded", "loading" or "loaded", and "model_remove". What it misses because it
  * does not read is told as the state that there is when it reads again. The states are looked at in
- * every tick of the thread and when mail tells of models. A gateway that drains ends these answers, which
+ * every tick of the thread and when mail tells of models. A follower has a place among the watchers
+ * (gateway_state.h): where they are all taken it finds its share, or gets 429. A gateway that drains ends these answers, which
  * would never end by themselves.
  *
  * Source: github.com/ggml-org/llama.cpp, tools/server/README.md.

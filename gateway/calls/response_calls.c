@@ -3,6 +3,7 @@
 #include "base/vec.h"
 #include "formats/json.h"
 #include "gateway/dialects/responses.h"
+#include "gateway/generation/open_places.h"
 #include "gateway/watch/gateway_metrics.h"
 
 enum { FOLLOW_BYTES = 64 * 1024, ITEMS_DEFAULT = 20, ITEMS_MAX = 100 };
@@ -12,6 +13,7 @@ struct follower {
     struct event_thread *thread;
     struct http_request *http;
     struct kept_response *kept; /* a reference */
+    struct u128 holder;         /* of its place among the watchers */
     size_t at;                  /* in its events */
     int64_t wrote_ms;
     bool paused; /* the client does not read */
@@ -28,6 +30,7 @@ static void follower_free(struct follower *f) {
     if (f->next)
         f->next->prev = f->prev;
     kept_response_put(store_of(f->thread), f->kept);
+    open_places_give(f->thread->gw->watchers, f->holder);
     mem_free(f);
 }
 
@@ -73,8 +76,14 @@ static void on_drained(void *ctx, struct http_request *req) {
     feed(f);
 }
 
-/* Takes the reference. */
-static void follow(struct event_thread *thread, struct http_request *req,
+static int take_place(struct event_thread *thread, struct u128 holder, struct api_error *err) {
+    if (open_places_take(thread->gw->watchers, holder))
+        return 0;
+    return api_error_set(err, API_OVERLOADED, NULL, "too many clients follow responses");
+}
+
+/* Takes the reference, and the holder's place. */
+static void follow(struct event_thread *thread, struct http_request *req, struct u128 holder,
                    struct kept_response *kept, size_t at) {
     static const struct http_watch watch = {.on_closed = on_closed, .on_drained = on_drained};
     const struct http_field fields[] = {{"Cache-Control", "no-cache"}, {"X-Accel-Buffering", "no"}};
@@ -83,6 +92,7 @@ static void follow(struct event_thread *thread, struct http_request *req,
                            .thread = thread,
                            .http = req,
                            .kept = kept,
+                           .holder = holder,
                            .at = at,
                            .wrote_ms = thread->now_ms};
     if (f->next)
@@ -111,14 +121,19 @@ int response_call_detach(struct generation *gen, struct api_error *err) {
     struct http_request *req = a->http;
     struct buf object = {0};
     CHECK(req && !a->begun && !a->background);
+    if (a->stream && take_place(gen->thread, gen->terms.holder, err))
+        return -1;
     struct kept_response *kept = responses_keep_running(a);
-    if (!kept)
+    if (!kept) {
+        if (a->stream)
+            open_places_give(gen->thread->gw->watchers, gen->terms.holder);
         return api_error_set(err, API_TOO_LARGE, "background",
                              "the response does not fit into the memory for responses");
+    }
     a->background = true;
     a->http = NULL;
     if (a->stream) {
-        follow(gen->thread, req, kept, 0);
+        follow(gen->thread, req, gen->terms.holder, kept, 0);
         return 0;
     }
     kept_response_object(store_of(gen->thread), kept, &object);
@@ -180,6 +195,7 @@ static bool query_int(struct bytes query, const char *name, int64_t max, int64_t
 
 /* Takes the reference where it succeeds. */
 static int stream_from(const struct call *c, struct kept_response *kept, struct api_error *err) {
+    struct u128 holder = open_holder(c->tenant, c->req->address);
     int64_t after = -1;
     size_t at = 0;
     if (!kept_response_streams(kept))
@@ -192,7 +208,9 @@ static int stream_from(const struct call *c, struct kept_response *kept, struct 
     if (!kept_response_seek(store_of(c->thread), kept, (uint64_t)(after + 1), &at))
         return api_error_set(err, API_BAD_REQUEST, "starting_after",
                              "'starting_after' is the number of an event that is not there yet");
-    follow(c->thread, c->req, kept, at);
+    if (take_place(c->thread, holder, err))
+        return -1;
+    follow(c->thread, c->req, holder, kept, at);
     return 0;
 }
 

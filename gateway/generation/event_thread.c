@@ -18,6 +18,8 @@ void event_thread_free(struct event_thread **out) {
         return;
     CHECK(!thread->generations.first && !thread->opened && !thread->followers && !thread->resumes &&
           !thread->model_waiters && !thread->model_followers);
+    CHECK(!thread->health.count);
+    vec_release(&thread->health);
     submission_map_release(&thread->submissions);
     long_runs_release(&thread->long_runs);
     outbox_release(&thread->outbox);

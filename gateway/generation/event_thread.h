@@ -19,8 +19,7 @@
 enum {
     EVENT_THREAD_TICK_MS = 100,
     EVENT_THREAD_CALM_MS = 900, /* a pulse a second */
-    EVENT_THREAD_VISITS = 256,
-    HEALTH_WAITERS_MAX = 64
+    EVENT_THREAD_VISITS = 256
 };
 
 struct generation;
@@ -30,12 +29,10 @@ struct resume;
 struct model_waiter;
 
 /* Requests of /health/e2e that wait for a probe's result (health.h). */
-struct health_waiters {
-    struct {
-        struct http_request *req;
-        int64_t since_ms;
-    } items[HEALTH_WAITERS_MAX];
-    size_t count;
+struct health_waiter {
+    struct http_request *req;
+    struct u128 holder; /* of its place among the watchers */
+    int64_t since_ms;
 };
 
 /* Scratch of one event of a response; nothing in it outlives a call. */
@@ -60,7 +57,7 @@ struct event_thread {
     int64_t now_us, now_ms; /* of this turn */
     int64_t busy_ms;       /* thread 0: when there was last something to do; 0: calm since a trim */
     int64_t output_tokens; /* taken and not yet in the metrics */
-    struct health_waiters health;
+    VEC(struct health_waiter) health;
     struct follower *followers;             /* of response_calls.h */
     struct model_follower *model_followers; /* of model_events.h */
     struct scratch scratch;
