@@ -206,12 +206,12 @@ def test_keys_have_their_bounds():
     with tempfile.NamedTemporaryFile("w", prefix="trm-keys-") as keys:
         keys.write("few requests=1 name=few\nlittle tokens-per-minute=60 name=little\nfree\n")
         keys.flush()
-        with Serve(gateways=2, args=["--api-key-file", keys.name, "--threads", 1]) as s:
+        with Serve(gateways=2, args=["--api-key-file", keys.name, "--threads", 1, "--min-step-ms", 5]) as s:
             def ask(key, tokens=8):
                 return s.post("/v1/completions", {"prompt": "Once upon a time", "max_tokens": tokens, "ignore_eos": True},
                               headers={"Authorization": f"Bearer {key}"})
             held = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
-            held.request("POST", "/v1/completions", json.dumps({"prompt": "Once", "max_tokens": 450, "ignore_eos": True, "stream": True}),
+            held.request("POST", "/v1/completions", json.dumps({"prompt": "Once", "max_tokens": 1500, "ignore_eos": True, "stream": True}),
                          {"Content-Type": "application/json", "Authorization": "Bearer few"})
             answer = held.getresponse()
             assert answer.status == 200 and answer.readline().startswith(b"data: ")
