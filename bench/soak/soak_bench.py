@@ -4,7 +4,9 @@
 
 Streams, whole answers, embeddings (refused by a text model), constrained answers, streams that their client leaves,
 streams that can be resumed and are given up, and requests that are wrong. Ten times in a run a worker is killed. Resident memory and open files of
-every process are sampled; what is printed is their slope over the second half, in bytes and files for 1000 requests. Standard library only.
+every process are sampled; what is printed is their slope over the second half, in bytes and files for 1000 requests. Connections that were cut are
+told with their time, and so is when this program itself stood still: clients of a machine that was stopped for a minute give up by their own
+time limit, whatever the server does. Standard library only.
 """
 import http.client
 import json
@@ -23,6 +25,7 @@ CHAT = {"messages": [{"role": "user", "content": "Tell me of a fox."}]}
 SCHEMA = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object", "properties": {"a": {"type": "boolean"}},
                                                                           "required": ["a"], "additionalProperties": False}}}
 BAD = [b"", b"{", b'{"messages":7}', b'{"prompt":[4294967295]}', b"\xff\xfe", b'{"messages":[],"temperature":"hot"}', b"[" * 5000]
+STILL_S = 10  # this program slept for so long, where it asked for a second
 ROLES = ("gateway", "scheduler", "worker", "serve")
 
 
@@ -50,23 +53,29 @@ def kinds(rng):
 class Soak:
     def __init__(self, serve, requests):
         self.serve, self.left, self.done = serve, requests, 0
-        self.lock, self.counts, self.wrong, self.cut = threading.Lock(), {}, [], 0
+        self.lock, self.counts, self.wrong, self.cut = threading.Lock(), {}, [], []
+        self.began, self.stood_still = time.monotonic(), []
+
+    def was_cut(self, kind, error, got):
+        self.cut.append(f"{time.monotonic() - self.began:.1f} s: {kind}, {got}: {error!r}")
 
     def one(self, rng):
         kind, method, path, body, headers, leave, right = kinds(rng)
         connection = http.client.HTTPConnection("127.0.0.1", self.serve.port, timeout=60)
+        got = "nothing answered"
         try:
             data = body if isinstance(body, bytes) else json.dumps(body).encode()
             connection.request(method, path, data, {"Content-Type": "application/json", **headers})
             answer = connection.getresponse()
+            got = f"status {answer.status}"
             if answer.status not in right:
                 self.wrong.append((kind, answer.status, answer.read()[:200]))
             elif leave:
                 answer.read(leave)
             else:
                 answer.read()
-        except (OSError, http.client.HTTPException):
-            self.cut += 1
+        except (OSError, http.client.HTTPException) as e:
+            self.was_cut(kind, e, got)
         finally:
             connection.close()
         if headers:
@@ -74,8 +83,8 @@ class Soak:
             try:
                 again.request("DELETE", f"/v1/stream/{headers['X-Conversation-Id']}")
                 again.getresponse().read()
-            except (OSError, http.client.HTTPException):
-                self.cut += 1
+            except (OSError, http.client.HTTPException) as e:
+                self.was_cut("its removal", e, "")
             finally:
                 again.close()
         with self.lock:
@@ -125,14 +134,17 @@ def main(argv):
         for t in threads:
             t.start()
         while any(t.is_alive() for t in threads):
+            before = time.monotonic()
             time.sleep(0.2 if quick else 1)
+            if time.monotonic() - before > STILL_S:
+                soak.stood_still.append(f"{before - soak.began:.1f} to {time.monotonic() - soak.began:.1f} s")
             samples.append((soak.done, soak.sample()))
             if soak.done // kill_every > killed and soak.left > 0:
                 killed += 1
                 for pid in serve.pids("worker")[:1]:
                     os.kill(pid, signal.SIGKILL)
         seconds = time.monotonic() - began
-        print(f"{soak.done} requests in {seconds:.0f} s, {clients} clients, {killed} workers killed, {soak.cut} connections cut")
+        print(f"{soak.done} requests in {seconds:.0f} s, {clients} clients, {killed} workers killed, {len(soak.cut)} connections cut")
         print("  " + ", ".join(f"{n} {k}" for k, n in sorted(soak.counts.items())))
         late = [(x, s) for x, s in samples if x >= requests / 2]
         for role in ROLES:
@@ -143,6 +155,10 @@ def main(argv):
                 mine = [(x, v) for x, v in mine if v[2] == mine[-1][1][2]]
             print(f"  {role:10} {mine[-1][1][0] / 1e6:7.1f} MB, {mine[-1][1][1]:3} files; for 1000 requests "
                   f"{slope([(x, v[0]) for x, v in mine]) / 1e3:+8.1f} KB, {slope([(x, v[1]) for x, v in mine]):+6.2f} files")
+        for still in soak.stood_still[:10]:
+            print("  this program stood still:", still)
+        for cut in soak.cut[:10]:
+            print("  cut:", cut)
         for wrong in soak.wrong[:10]:
             print("  wrong:", wrong)
         if soak.wrong:
