@@ -48,9 +48,9 @@ static int parse_float(const char *text, double *out, struct error *err) {
     return 0;
 }
 
-/* Digits, perhaps a fraction, and one of the suffixes. */
+/* Digits, perhaps a fraction, and one of the suffixes; the error names those as `known`. */
 static int parse_scaled(const char *text, const struct suffix *suffixes, uint64_t max,
-                        uint64_t *out, struct error *err) {
+                        const char *known, uint64_t *out, struct error *err) {
     char *end = (char *)text;
     if (*text >= '0' && *text <= '9' && strspn(text, "xX0") < 2)
         (void)strtold(text, &end);
@@ -58,7 +58,8 @@ static int parse_scaled(const char *text, const struct suffix *suffixes, uint64_
     while (end != text && s->name && strcasecmp(end, s->name))
         s++;
     if (end == text || !s->name)
-        return error_set(err, ERR_INVALID, "'%s' is not a number with a known unit", text);
+        return error_set(err, ERR_INVALID, "'%s' is not a number with a known unit (%s)", text,
+                         known);
     long double value = strtold(text, NULL) * (long double)s->factor;
     if (!(value <= (long double)max))
         return error_set(err, ERR_INVALID, "'%s' is too large", text);
@@ -124,7 +125,7 @@ int option_value_parse(const struct option_row *row, const char *text, union opt
         number = out->number;
         break;
     case OPTION_SIZE:
-        rc = parse_scaled(text, SIZE_SUFFIXES, UINT64_MAX, &out->size, err);
+        rc = parse_scaled(text, SIZE_SUFFIXES, UINT64_MAX, "k, m, g", &out->size, err);
         number = rc ? 0 : (double)out->size;
         break;
     case OPTION_DURATION:
@@ -133,7 +134,7 @@ int option_value_parse(const struct option_row *row, const char *text, union opt
             return 0;
         }
         out->size = 0;
-        rc = parse_scaled(text, DURATION_SUFFIXES, INT64_MAX, &out->size, err);
+        rc = parse_scaled(text, DURATION_SUFFIXES, INT64_MAX, "ms, s, m, h", &out->size, err);
         out->integer = rc ? 0 : (int64_t)out->size;
         number = (double)out->integer;
         break;

@@ -65,8 +65,16 @@ int command_misused(const char *name, const struct error *err) {
     return 2;
 }
 
+/* What stands behind the last word that is read. */
+static int refuse_more(const char *name, const char *word) {
+    fprintf(stderr, "trireme %s: unexpected argument '%s'\n", name, word);
+    return 2;
+}
+
 static int version_main(int argc, char **argv) {
-    puts("trireme " TRIREME_VERSION);
+    if (argc > 1 && strcmp(argv[1], "--help") && strcmp(argv[1], "-h"))
+        return refuse_more("version", argv[1]);
+    puts(argc > 1 ? "Usage: trireme version\n\nPrints the version." : "trireme " TRIREME_VERSION);
     return 0;
 }
 
@@ -178,14 +186,23 @@ static int refuse_command(const char *name) {
 
 static int help_main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
+    const bool writes = !strcmp(name, "--files") || !strcmp(name, "--completion");
     const struct command *command = find_command(name);
+    struct error err;
+    if (writes && argc < 3) {
+        error_set(&err, ERR_INVALID, "%s needs a %s", name,
+                  !strcmp(name, "--files") ? "folder" : "shell: bash, zsh or fish");
+        return command_misused("help", &err);
+    }
+    if (argc > 2 + writes)
+        return refuse_more("help", argv[2 + writes]);
+    if (writes)
+        return write_help(name, argv[2]);
     if (!strcmp(name, "--markdown"))
         print_all_options();
-    else if (argc == 3 && (!strcmp(name, "--files") || !strcmp(name, "--completion")))
-        return write_help(name, argv[2]);
-    else if (command && command->run != help_main && command->run != version_main)
+    else if (command && command->run != help_main)
         return command->run(2, (char *[]){argv[1], (char *)(uintptr_t) "--help", NULL});
-    else if (*name && !command)
+    else if (*name && !command && strcmp(name, "--help") && strcmp(name, "-h"))
         return refuse_command(name);
     else
         print_usage(stdout);

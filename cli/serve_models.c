@@ -155,9 +155,10 @@ static int set_option(struct serve_models *all, struct serve_model *m, char *tex
     own.rows = rows.items;
     own.count = rows.count;
     own.notes = &m->notes;
+    own.program = worker_options.program; /* whose --help lists most of them */
     int rc = option_set(&own, m->settings, text, value ? value : "true", err);
     vec_release(&rows);
-    return rc;
+    return rc ? error_wrap(err, "model '%s'", m->given) : 0;
 }
 
 static int read_word(struct serve_models *all, struct serve_model *m, char *word,

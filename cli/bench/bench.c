@@ -371,7 +371,8 @@ static int compare(int argc, char **argv, struct error *err) {
     if (!rc)
         rc = file_read_any(argv[2], JSON_DOCUMENT_MAX, &b, err);
     if (!rc)
-        rc = bench_compare(&out, buf_bytes(&a), buf_bytes(&b), err);
+        rc = bench_compare(&out, &(struct bench_report_file){argv[1], buf_bytes(&a)},
+                           &(struct bench_report_file){argv[2], buf_bytes(&b)}, err);
     if (!rc)
         fputs(buf_text(&out), stdout);
     buf_release(&a);
@@ -382,7 +383,7 @@ static int compare(int argc, char **argv, struct error *err) {
 
 /* The picture of up to BENCH_PLOT_REPORTS_MAX reports, to standard output. */
 static int plot(int argc, char **argv, struct error *err) {
-    struct bench_plot_report reports[BENCH_PLOT_REPORTS_MAX];
+    struct bench_report_file reports[BENCH_PLOT_REPORTS_MAX];
     struct buf texts[BENCH_PLOT_REPORTS_MAX], out;
     size_t count = 0, wanted = (size_t)argc - 1;
     int rc = 0;
@@ -393,7 +394,7 @@ static int plot(int argc, char **argv, struct error *err) {
     for (; count < wanted && !rc; count++) {
         buf_init(&texts[count], 0);
         rc = file_read_any(argv[count + 1], JSON_DOCUMENT_MAX, &texts[count], err);
-        reports[count] = (struct bench_plot_report){argv[count + 1], buf_bytes(&texts[count])};
+        reports[count] = (struct bench_report_file){argv[count + 1], buf_bytes(&texts[count])};
     }
     if (!rc)
         rc = bench_plot(&out, reports, count, err);

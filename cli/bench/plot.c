@@ -35,10 +35,10 @@ static void gather(const cJSON *seconds, values *out) {
     }
 }
 
-static int read_report(const struct bench_plot_report *report, values of[PANEL_COUNT],
+static int read_report(const struct bench_report_file *report, values of[PANEL_COUNT],
                        struct error *err) {
     cJSON *document;
-    int rc = json_document_parse(report->json, &document, err);
+    int rc = bench_report_parse(report, &document, err);
     if (rc)
         return rc;
     for (size_t p = 0; p < PANEL_COUNT; p++) {
@@ -108,7 +108,7 @@ static void add_curve(struct buf *out, size_t panel, const values *v, double mos
     buf_add_str(out, "\"/>\n");
 }
 
-static void draw(struct buf *out, const struct bench_plot_report *reports, size_t count,
+static void draw(struct buf *out, const struct bench_report_file *reports, size_t count,
                  values of[][PANEL_COUNT]) {
     buf_addf(out,
              "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
@@ -134,7 +134,7 @@ static void draw(struct buf *out, const struct bench_plot_report *reports, size_
     buf_add_str(out, "</svg>\n");
 }
 
-int bench_plot(struct buf *out, const struct bench_plot_report *reports, size_t count,
+int bench_plot(struct buf *out, const struct bench_report_file *reports, size_t count,
                struct error *err) {
     values of[BENCH_PLOT_REPORTS_MAX][PANEL_COUNT] = {0};
     int rc = 0;

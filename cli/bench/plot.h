@@ -8,20 +8,13 @@
 #ifndef CLI_BENCH_PLOT_H
 #define CLI_BENCH_PLOT_H
 
-#include "base/buf.h"
-#include "base/error.h"
+#include "cli/bench/report.h"
 
 enum { BENCH_PLOT_REPORTS_MAX = 4 };
 
-/* A report to draw; both borrowed. */
-struct bench_plot_report {
-    const char *name;  /* what the legend calls it */
-    struct bytes json; /* its text */
-};
-
 /* Appends the picture of `count` reports, at least one. ERR_INVALID: one is no JSON, or has no
  * request's own figures. */
-MUST_CHECK int bench_plot(struct buf *out, const struct bench_plot_report *reports, size_t count,
+MUST_CHECK int bench_plot(struct buf *out, const struct bench_report_file *reports, size_t count,
                           struct error *err);
 
 #endif

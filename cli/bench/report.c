@@ -185,14 +185,20 @@ void bench_report_json(struct buf *out, const struct bench_about *about,
     buf_add_byte(out, '\n');
 }
 
-/* --- compare --- */
-int bench_compare(struct buf *out, struct bytes a, struct bytes b, struct error *err) {
+/* --- saved reports --- */
+int bench_report_parse(const struct bench_report_file *file, cJSON **document, struct error *err) {
+    int rc = json_document_parse(file->json, document, err);
+    return rc ? error_wrap(err, "'%s' is no JSON report", file->name) : 0;
+}
+
+int bench_compare(struct buf *out, const struct bench_report_file *a,
+                  const struct bench_report_file *b, struct error *err) {
     cJSON *first = NULL, *second = NULL;
     const cJSON *item;
     size_t rows = 0;
-    int rc = json_document_parse(a, &first, err);
+    int rc = bench_report_parse(a, &first, err);
     if (!rc)
-        rc = json_document_parse(b, &second, err);
+        rc = bench_report_parse(b, &second, err);
     buf_addf(out, "%-34s %14s %14s %8s\n", "", "A", "B", "B / A");
     cJSON_ArrayForEach(item, first) {
         const cJSON *other =
@@ -206,7 +212,8 @@ int bench_compare(struct buf *out, struct bytes a, struct bytes b, struct error 
         buf_add_byte(out, '\n');
     }
     if (!rc && !rows)
-        rc = error_set(err, ERR_INVALID, "they tell nothing in common");
+        rc =
+            error_set(err, ERR_INVALID, "'%s' and '%s' have no figure in common", a->name, b->name);
     cJSON_Delete(first);
     cJSON_Delete(second);
     return rc;

@@ -7,6 +7,8 @@
 
 #include "cli/bench/stats.h"
 
+#include <cjson/cJSON.h>
+
 struct bench_about { /* what was asked for */
     const char *backend, *model, *dataset;
     double rate, burstiness; /* rate INFINITY: none */
@@ -24,7 +26,17 @@ void bench_report_text(struct buf *out, const struct bench_about *about,
 void bench_report_json(struct buf *out, const struct bench_about *about,
                        const struct bench_report *report, const struct bench_outcome *outcomes,
                        size_t count);
-/* Appends a table of what two JSON reports (texts) both tell: a, b, and b over a. */
-MUST_CHECK int bench_compare(struct buf *out, struct bytes a, struct bytes b, struct error *err);
+
+/* A report that was saved; both borrowed. */
+struct bench_report_file {
+    const char *name;  /* its path: what errors and a picture's legend call it */
+    struct bytes json; /* its text */
+};
+/* The file's one JSON value; owned, cJSON_Delete() it. The error names the file. */
+MUST_CHECK int bench_report_parse(const struct bench_report_file *file, cJSON **document,
+                                  struct error *err);
+/* Appends a table of what two reports both tell: a, b, and b over a. */
+MUST_CHECK int bench_compare(struct buf *out, const struct bench_report_file *a,
+                             const struct bench_report_file *b, struct error *err);
 
 #endif

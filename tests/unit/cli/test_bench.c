@@ -356,14 +356,19 @@ TEST(bench_report_has_the_known_layout) {
            strstr(buf_text(&json), "\"mean_tpot_ms\":null"));
     EXPECT(strstr(buf_text(&json), "\"request_goodput\":null") &&
            !strstr(buf_text(&json), "ttfts"));
-    EXPECT_EQ(bench_compare(&table, buf_bytes(&json),
-                            bytes_of("{\"completed\":6,\"failed\":1}", 26), &err),
-              0);
+    const struct bench_report_file before = {"before.json", buf_bytes(&json)},
+                                   after = {"after.json",
+                                            bytes_str("{\"completed\":6,\"failed\":1}")},
+                                   empty = {"empty.json", bytes_str("{}")},
+                                   broken = {"broken.json", bytes_str("x")};
+    EXPECT_EQ(bench_compare(&table, &before, &after, &err), 0);
     EXPECT(strstr(buf_text(&table), "completed"));
     EXPECT(strstr(buf_text(&table), "          3.00           6.00    2.000\n"));
     EXPECT(!strstr(buf_text(&table), "duration"));
-    EXPECT(bench_compare(&table, buf_bytes(&json), bytes_of("{}", 2), &err) < 0);
-    EXPECT(bench_compare(&table, buf_bytes(&json), bytes_of("x", 1), &err) < 0);
+    EXPECT(bench_compare(&table, &before, &empty, &err) < 0);
+    EXPECT_STR(err.text, "'before.json' and 'empty.json' have no figure in common");
+    EXPECT(bench_compare(&table, &before, &broken, &err) < 0);
+    EXPECT(!strncmp(err.text, "'broken.json' is no JSON report: ", 33));
     buf_release(&text);
     buf_release(&json);
     buf_release(&table);
@@ -372,7 +377,7 @@ TEST(bench_report_has_the_known_layout) {
 TEST(bench_plot_draws_a_curve_for_each_report_and_measure) {
     static const char A[] = "{\"ttfts\":[0.03,0.01,null,0.02],\"itls\":[[0.002,0.004],[],[0.006]]}",
                       B[] = "{\"ttfts\":[0.05],\"itls\":[]}";
-    struct bench_plot_report reports[] = {{"a<b", bytes_str(A)}, {"second", bytes_str(B)}};
+    struct bench_report_file reports[] = {{"a<b", bytes_str(A)}, {"second", bytes_str(B)}};
     struct error err;
     struct buf out;
     buf_init(&out, 0);
@@ -390,7 +395,7 @@ TEST(bench_plot_draws_a_curve_for_each_report_and_measure) {
     buf_release(&out);
     static const char *const BAD[] = {"", "[]", "{\"ttfts\":[null]}", "{\"mean_ttft_ms\":3}"};
     for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
-        struct bench_plot_report bad = {"x", bytes_str(BAD[i])};
+        struct bench_report_file bad = {"x", bytes_str(BAD[i])};
         EXPECT_EQ(bench_plot(&out, &bad, 1, &err), ERR_INVALID);
         EXPECT_EQ(out.len, 0);
     }

@@ -380,14 +380,16 @@ TEST(help_is_of_all_commands_and_of_each) {
     EXPECT_STR(buf_text(&out), buf_text(&all));
     EXPECT_EQ(RUN("", "-h"), 0);
     EXPECT_STR(buf_text(&out), buf_text(&all));
+    EXPECT_EQ(RUN("", "help", "--help"), 0);
+    EXPECT_STR(buf_text(&out), buf_text(&all));
     EXPECT_EQ(RUN("", ""), 2);
     EXPECT_STR(buf_text(&err), buf_text(&all));
     for (const char *line = strstr(buf_text(&all), "\n  "); line; line = strstr(line + 1, "\n  ")) {
         char name[24], usage[64];
         sscanf(line, "%20s", name);
-        if (!strcmp(name, "version") || !strcmp(name, "help"))
+        if (!strcmp(name, "help"))
             continue;
-        snprintf(usage, sizeof usage, "Usage: trireme %s ", name);
+        snprintf(usage, sizeof usage, "Usage: trireme %s", name);
         if (RUN("", "help", name) || strncmp(buf_text(&out), usage, strlen(usage)) != 0)
             check_fail(__FILE__, __LINE__, "help of %s: %s", name, buf_text(&out));
         if (RUN("", name, "--help") || strncmp(buf_text(&out), usage, strlen(usage)) != 0)
@@ -411,6 +413,12 @@ TEST(words_that_are_no_command_are_refused) {
         {{"-"}, NULL, 2, NULL, "trireme: there is no command '-'\n\nUsage: trireme"},
         {{"help", "sail"}, NULL, 2, NULL, "trireme: there is no command 'sail'\n\nUsage: trireme"},
         {{"help", "--completion", "csh"}, NULL, 2, NULL, "trireme help: "},
+        {{"help", "--completion"}, NULL, 2, NULL, "trireme help: --completion needs a shell"},
+        {{"help", "--completion", "bash", "zsh"}, NULL, 2, NULL, "trireme help: unexpected"},
+        {{"help", "--files"}, NULL, 2, NULL, "trireme help: --files needs a folder"},
+        {{"help", "serve", "sail"}, NULL, 2, NULL, "trireme help: unexpected argument 'sail'"},
+        {{"version", "sail"}, NULL, 2, NULL, "trireme version: unexpected argument 'sail'"},
+        {{"--version", "serve"}, NULL, 2, NULL, "trireme version: unexpected argument 'serve'"},
         {{"--config", "c", "tokenize"}, NULL, 2, NULL, "trireme tokenize: "},
         {{"--config=c", "--log-format=json", "tokenize"}, NULL, 2, NULL, "trireme tokenize: "},
     };

@@ -167,6 +167,8 @@ TEST(options_of_a_model_are_its_own) {
     /* of those from the start, and of one that is loaded on demand */
     EXPECT_EQ(serve_models_replicas(&models, &models.items[0]), 2 + 3);
     EXPECT_EQ(serve_models_replicas(&models, &models.items[1]), 2);
+    EXPECT(refused("x=@a,sail=1", NULL, "/a': unknown option 'sail'; see trireme worker --help"));
+    EXPECT(refused("x=@a,slots=0", NULL, "/a': option 'slots': '0' is out of range"));
     static const char *const OF_ALL[] = {
         "port=1",          "log-level=debug", "run-dir=/x",   "model=@b",  "gateways=2",
         "log-format=json", "drain-timeout=1", "admin-port=3", "api-key=k", "served-model-name=q"};
