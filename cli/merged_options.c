@@ -74,13 +74,26 @@ void merged_options_flags(const struct merged_options *m, const struct option_ta
     }
 }
 
-const char *merged_options_text(const struct merged_options *m, const char *name) {
+/* Where a row behind serve's own keeps its string; NULL: there is no such row. */
+static char **text_place(const struct merged_options *m, const char *name) {
     for (size_t i = m->own_count; i < m->rows.count; i++)
         if (!strcmp(m->rows.items[i].name, name)) {
             CHECK(m->rows.items[i].type == OPTION_STRING);
-            return *(const char *const *)(const void *)(m->settings + m->rows.items[i].offset);
+            return (char **)(void *)(m->settings + m->rows.items[i].offset);
         }
     return NULL;
+}
+
+const char *merged_options_text(const struct merged_options *m, const char *name) {
+    char **place = text_place(m, name);
+    return place ? *place : NULL;
+}
+
+void merged_options_forget(struct merged_options *m, const char *name) {
+    char **place = text_place(m, name);
+    CHECK(place);
+    mem_free(*place);
+    *place = NULL;
 }
 
 void flags_add(struct flags *f, const char *fmt, ...) {

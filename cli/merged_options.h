@@ -36,6 +36,8 @@ void merged_options_flags(const struct merged_options *m, const struct option_ta
                           struct flags *out);
 /* What a row behind serve's own says, one of type OPTION_STRING; borrowed. NULL: nothing. */
 const char *merged_options_text(const struct merged_options *m, const char *name);
+/* Takes back what such a row says, as if it had not been given. */
+void merged_options_forget(struct merged_options *m, const char *name);
 /* Appends one word, formatted and owned. */
 void flags_add(struct flags *f, const char *fmt, ...) PRINTF_LIKE(2, 3);
 void flags_end(struct flags *f); /* appends the NULL */

@@ -218,10 +218,8 @@ static int choose_name(struct serve_models *all, struct serve_model *m, bool man
 
 /* One of them, from a word of --model; it is to be released also after a failure. */
 static int read_one(struct serve_models *m, struct serve_model *one, char *word, bool many,
-                    int argc, char **argv, struct error *err) {
-    int rc = read_options(one, argc, argv, err);
-    if (!rc)
-        rc = read_word(m, one, word, err);
+                    struct error *err) {
+    int rc = read_word(m, one, word, err);
     if (!rc)
         rc = choose_name(m, one, many, err);
     if (!rc && one->names)
@@ -243,8 +241,10 @@ int serve_models_find(struct serve_models *m, const char *words, int argc, char 
             rc = error_set(err, ERR_INVALID, "more than %d models", SUPERVISOR_MODELS_MAX);
             break;
         }
-        rc = read_one(m, &m->items[m->count], word, many, argc, argv, err);
-        m->count++;
+        struct serve_model *one = &m->items[m->count++];
+        rc = read_options(one, argc, argv, err);
+        if (!rc)
+            rc = read_one(m, one, word, many, err);
     }
     mem_free(all);
     return rc;
@@ -371,6 +371,17 @@ static void release_one(struct serve_model *one) {
     *one = (struct serve_model){0};
 }
 
+/* Whether --served-model-name has it: of the one model that serve was told. */
+static bool is_served_name(const struct serve_model *m, const char *name) {
+    const char *rest = merged_options_text(&m->options, "served-model-name");
+    for (size_t len; rest && *rest; rest += len + (rest[len] != 0)) {
+        len = strcspn(rest, ", ");
+        if (strlen(name) == len && !memcmp(rest, name, len))
+            return true;
+    }
+    return false;
+}
+
 /* A model that was given no name goes by its worker's from now on: others must not have it. */
 static int name_is_free(const struct serve_models *m, const struct serve_model *one,
                         struct error *err) {
@@ -379,7 +390,7 @@ static int name_is_free(const struct serve_models *m, const struct serve_model *
         if (!m->items[i].path || &m->items[i] == one)
             continue;
         serve_model_public_name(&m->items[i], other);
-        if (!strcmp(other, one->name))
+        if (!strcmp(other, one->name) || is_served_name(&m->items[i], one->name))
             return error_set(err, ERR_INVALID,
                              "a model is called '%s': give this one another name, as NAME=PATH",
                              one->name);
@@ -402,7 +413,11 @@ int serve_models_add(struct serve_models *m, uint32_t place, const char *word, i
     char *copy = mem_strdup(word);
     m->offline = true;
     struct serve_model *one = &m->items[place];
-    int rc = read_one(m, one, copy, true, argc, argv, err);
+    int rc = read_options(one, argc, argv, err);
+    if (!rc) {
+        merged_options_forget(&one->options, "served-model-name"); /* what the first is called */
+        rc = read_one(m, one, copy, true, err);
+    }
     if (!rc && strchr(one->names, ','))
         rc =
             error_set(err, ERR_UNSUPPORTED,

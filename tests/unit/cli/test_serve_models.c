@@ -208,13 +208,20 @@ TEST(a_name_for_all_is_for_one_model_without_another) {
     clean();
 }
 
-static int add(const char *word) {
-    char *argv[] = {(char[]){"serve"}};
+/* To a server that was told `more` (NULL: nothing) when it began. */
+static int add_to(const char *word, const char *more) {
+    char *argv[] = {(char[]){"serve"}, more ? mem_strdup(more) : NULL};
     char text[200];
     const char *at = strchr(word, '@');
     snprintf(text, sizeof text, "%.*s%s/%s", (int)(at - word), word, root, at + 1);
     err = (struct error){0};
-    return serve_models_add(&models, serve_models_place(&models), text, 1, argv, &err);
+    int rc = serve_models_add(&models, serve_models_place(&models), text, more ? 2 : 1, argv, &err);
+    mem_free(argv[1]);
+    return rc;
+}
+
+static int add(const char *word) {
+    return add_to(word, NULL);
 }
 
 TEST(models_come_and_go) {
@@ -234,5 +241,16 @@ TEST(models_come_and_go) {
     serve_models_remove(&models, 2);
     EXPECT(models.count == 1 && serve_models_place(&models) == 1);
     EXPECT_EQ(add("x=@b"), 0);
+    clean();
+}
+
+TEST(a_model_comes_beside_one_that_was_named_for_all) {
+    prepare();
+    EXPECT_EQ(find("@a", (const char *const[]){"--served-model-name=q,r", NULL}), 0);
+    EXPECT_EQ(add_to("x=@b", "--served-model-name=q,r"), 0);
+    EXPECT_STR(models.items[1].name, "x");
+    EXPECT(!merged_options_text(&models.items[1].options, "served-model-name"));
+    EXPECT(add_to("q=@w", "--served-model-name=q,r") == ERR_INVALID);
+    EXPECT(add_to("r=@w", "--served-model-name=q,r") == ERR_INVALID && models.count == 2);
     clean();
 }
