@@ -7,6 +7,8 @@ struct model *model_find(struct sched *s, struct bytes name) {
     uint32_t count = 0;
     LIST_EACH(at, &s->models) {
         struct model *model = LIST_ITEM(at, struct model, link);
+        if (!model->replicas.count)
+            continue;
         if (bytes_equal(bytes_str(model->name), name))
             return model;
         only = model;

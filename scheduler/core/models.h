@@ -42,7 +42,8 @@ struct model {
     int64_t empty_since; /* no live replica since; NEVER: there is one */
 };
 
-/* The model of this name; the only one for an empty name. NULL: none. */
+/* The model of this name; the only one for an empty name. NULL: none. One whose last replica is
+ * forgotten, and that is here for its requests alone, is not found: who came now would keep it, too. */
 struct model *model_find(struct sched *s, struct bytes name);
 /* The model of this name, made when new. Copies the name. */
 struct model *model_get(struct sched *s, struct bytes name);

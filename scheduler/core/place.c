@@ -246,6 +246,8 @@ static struct replica *choose(struct sched *s, struct sequence *q, bool *fits) {
 bool request_fits_somewhere(const struct request *request) {
     if (!request->model)
         return false;
+    if (!request->validated) /* none was loaded yet: one that loads may */
+        return request->model->replicas.count > 0;
     for (uint32_t k = 0; k < request->sequence_count; k++) {
         const struct sequence *q = &request->sequences[k];
         for (size_t i = 0; i < request->model->replicas.count && !seq_is_over(q); i++)

@@ -182,6 +182,8 @@ void replica_free(struct sched *s, struct replica *r) {
     vec_release(&r->grammars);
     mem_free(r);
     model_review(s, model);
+    if (model->replicas.count == 0)
+        requests_await_replica(s, model);
 }
 
 void replica_out_of_step(struct sched *s, struct replica *r) {

@@ -381,6 +381,16 @@ void requests_bind_all(struct sched *s, struct model *model) {
     s->scratch.count = 0;
 }
 
+void requests_await_replica(struct sched *s, const struct model *model) {
+    LIST_EACH(at, &s->parked) {
+        struct request *request = LIST_ITEM(at, struct sequence, link)->request;
+        if (request->model != model || request->validated || request->unbound_until != NEVER)
+            continue;
+        request->unbound_until = s->now + s->config.model_grace_ms;
+        timer_update(s, request);
+    }
+}
+
 double request_most_wait_ms(const struct sched *s, const struct request *request, bool crowded) {
     if (request->resumed || request_is_probe(request))
         return INFINITY;

@@ -135,6 +135,9 @@ void request_validate(struct sched *s, struct request *request);
 enum wire_finish seq_held_finish(const struct sequence *q);
 /* Binds and validates what waited for this model to be known, or for its sizes. */
 void requests_bind_all(struct sched *s, struct model *model);
+/* Its last replica is gone: those that never met one that was loaded are refused after the grace of a
+ * model, as those that fitted it are. */
+void requests_await_replica(struct sched *s, const struct model *model);
 /* The gateway has it from now on; what was owed to the one before is on no list. */
 void request_move(struct request *request, struct gateway *gateway);
 /* Its gateway is gone, or its client: it runs on without. It must be resumable. */

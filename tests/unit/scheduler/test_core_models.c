@@ -54,6 +54,75 @@ TEST(models_are_asked_for_by_name) {
     stage_free(stage);
 }
 
+static struct stage_worker *hello_of_first(struct stage *stage, uint32_t idx, uint32_t state) {
+    struct stage_worker *w = stage_worker(stage, idx);
+    w->hello.model = bytes_str("first");
+    w->hello.state = state;
+    CHECK(stage_hello(stage, w) == 0);
+    return w;
+}
+
+static void lose(struct stage *stage, const struct stage_worker *w) {
+    struct wire_exited message = {.instance = w->instance, .cause = WIRE_EXIT_CLEAN};
+    sched_worker_exited(stage->s, stage->now, &message);
+    stage_run(stage);
+}
+
+static void pass_grace(struct stage *stage) {
+    stage->now += stage->config.model_grace_ms;
+    stage_run(stage);
+}
+
+/* What waits for a model whose last worker is long gone is refused, and nobody who comes meanwhile
+ * keeps it or waits for ever. */
+TEST(models_whose_workers_are_forgotten_take_nothing_new) {
+    struct stage *stage = stage_new(NULL);
+    lose(stage, hello_of_first(stage, 0, WIRE_STATE_IDLE));
+    stage->now += stage->config.start_grace_ms;
+    ask(stage, 0, "first", 20, 5, 0); /* they may come back */
+    pass_grace(stage);
+    EXPECT_EQ(stage->requests[0].reject, 0);
+    ask(stage, 1, "first", 20, 5, 1);
+    ask(stage, 2, "", 20, 5, 2);
+    stage_run(stage);
+    EXPECT_EQ(stage->requests[1].reject, WIRE_REJECT_NO_MODEL);
+    EXPECT_EQ(stage->requests[2].reject, WIRE_REJECT_NO_MODEL);
+    struct wire_submit again = stage_submit(stage, 3, 20, 5, 3);
+    again.model = bytes_str("first");
+    again.attempt = 1;
+    stage_send(stage, &again);
+    pass_grace(stage);
+    EXPECT_EQ(stage->requests[0].reject, WIRE_REJECT_NO_MODEL);
+    EXPECT_EQ(stage->requests[3].reject, WIRE_REJECT_NO_MODEL);
+    hello_of_first(stage, 1, WIRE_STATE_IDLE);
+    ask(stage, 4, "first", 20, 5, 4);
+    stage_finish(stage);
+    EXPECT(stage_is_right(stage, 4, 0, 5));
+    stage_free(stage);
+}
+
+/* Nobody knows yet what fits it. */
+TEST(models_that_never_load_are_waited_for_as_long_as_others) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = hello_of_first(stage, 0, WIRE_STATE_LOADING);
+    ask(stage, 0, "first", 20, 5, 0);
+    for (int i = 0; i < 3; i++)
+        pass_grace(stage);
+    EXPECT_EQ(stage->requests[0].reject, 0); /* it loads */
+    lose(stage, w);
+    pass_grace(stage); /* and is forgotten now */
+    EXPECT_EQ(stage->requests[0].reject, 0);
+    w = hello_of_first(stage, 1, WIRE_STATE_LOADING);
+    for (int i = 0; i < 3; i++)
+        pass_grace(stage);
+    EXPECT_EQ(stage->requests[0].reject, 0);
+    lose(stage, w);
+    for (int i = 0; i < 2; i++)
+        pass_grace(stage);
+    EXPECT_EQ(stage->requests[0].reject, WIRE_REJECT_NO_MODEL);
+    stage_free(stage);
+}
+
 /* The same tokens of another model are other keys and values. */
 TEST(models_share_no_prefixes) {
     struct stage *stage = two_models(NULL, 16);
