@@ -221,7 +221,7 @@ static bool vectors_are_same(const struct wire_vectors *a, const struct wire_vec
            a->only == b->only && a->scores == b->scores && a->bare == b->bare;
 }
 
-static void update_entry(struct entry *e, const struct wire_model_status *s) {
+static void describe_entry(struct entry *e, const struct wire_model_status *s) {
     bool same = u128_equal(e->revision, s->revision) && u128_equal(e->bundle, s->bundle) &&
                 e->max_context == s->max_context && e->logits_width == s->logits_width &&
                 vectors_are_same(&e->vectors, &s->vectors);
@@ -235,6 +235,13 @@ static void update_entry(struct entry *e, const struct wire_model_status *s) {
     e->max_context = s->max_context;
     e->logits_width = s->logits_width;
     e->vectors = s->vectors;
+}
+
+/* A scheduler that has forgotten the last worker of a model names it with a width of 0 while requests
+ * wait for it: what it was stays. */
+static void update_entry(struct entry *e, const struct wire_model_status *s) {
+    if (s->logits_width || !e->logits_width)
+        describe_entry(e, s);
     e->replicas_ready = s->replicas_ready;
     e->replicas_loading = s->replicas_loading;
     e->missing_since_ms = 0;

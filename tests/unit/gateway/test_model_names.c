@@ -177,6 +177,28 @@ TEST(models_that_are_removed_are_unknown_at_once) {
     model_table_free(&t);
 }
 
+/* A scheduler that has forgotten the last worker, while a request waits for another. */
+TEST(models_stay_what_they_were_when_their_workers_are_forgotten) {
+    struct model_table *t = table_of(NULL, 2);
+    EXPECT(second_comes(t));
+    struct buf broken = {0};
+    buf_add_str(&broken, "no bundle");
+    struct wire_model_status two = {
+        .model = bytes_str("two"), .bundle = bundle_hash(buf_bytes(&broken)), .logits_width = 8};
+    struct wire_status status = {.models = &two, .model_count = 1};
+    buf_release(&broken);
+    model_table_status(t, &status, 1000);
+    EXPECT_EQ(find(t, "two"), SECOND);
+    two = (struct wire_model_status){.model = bytes_str("two")};
+    model_table_status(t, &status, 2000);
+    EXPECT_EQ(find(t, "two"), SECOND);
+    two = (struct wire_model_status){
+        .model = bytes_str("two"), .bundle = {1, 1}, .logits_width = 9, .replicas_ready = 1};
+    model_table_status(t, &status, 3000);
+    EXPECT_EQ(find(t, "two"), MODEL_NOT_READY); /* another one, whose bundle is not here */
+    model_table_free(&t);
+}
+
 TEST(models_on_demand_are_known_before_they_are_there) {
     const struct text_settings settings = {.served_names = "one,a;two", .on_demand = true};
     struct model_table *t = model_table_new(&settings, ignore, NULL);
