@@ -545,8 +545,11 @@ static const struct family *find_family(struct spec_reader *r) {
             return f;
     if (*architecture)
         read_unsupported(r, "architectures", architecture);
+    else if (*type)
+        read_unsupported(r, "model_type", type);
     else
-        read_unsupported(r, "model_type", *type ? type : "(missing)");
+        config_fail(c, ERR_UNSUPPORTED,
+                    "neither 'architectures' nor 'model_type' says which network it is");
     return NULL;
 }
 

@@ -44,6 +44,7 @@ TEST(absent_fields_take_the_familys_defaults) {
     EXPECT_EQ(make(LLAMA "}"), 0);
     EXPECT(spec.layers[0].attention.kv_heads == 8 && spec.max_context == 2048 && !spec.tied_head &&
            spec.final_norm.eps == 1e-6f);
+    EXPECT_EQ(make("{" SIZES "}"), ERR_UNSUPPORTED);
     EXPECT_EQ(make("{\"model_type\":\"mistral\"," SIZES "}"), 0);
     EXPECT(spec.layers[0].attention.kv_heads == 8 && spec.layers[0].attention.window == 4096);
     EXPECT_EQ(make("{\"model_type\":\"mistral\",\"sliding_window\":null," SIZES "}"), 0);
