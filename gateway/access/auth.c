@@ -16,15 +16,15 @@ static int take_priority(struct auth_key *key, const char *value, struct error *
     key->priority_min = strtoll(value, &end, 10);
     if (!*value || *end || key->priority_min < -PRIORITY_MOST || key->priority_min > PRIORITY_MOST)
         return error_set(err, ERR_INVALID,
-                         "behind an API key stands no number from -%d to %d: 'priority-min=%.40s'",
-                         PRIORITY_MOST, PRIORITY_MOST, value);
+                         "an API key has 'priority-min=%.40s'; the number must be from -%d to %d",
+                         value, PRIORITY_MOST, PRIORITY_MOST);
     key->has_priority_min = true;
     return 0;
 }
 
 static int take_models(struct auth_key *key, const char *value, struct error *err) {
     if (!*value)
-        return error_set(err, ERR_INVALID, "behind an API key stands 'models=' and no name");
+        return error_set(err, ERR_INVALID, "an API key has 'models=' without a name behind it");
     mem_free(key->models);
     key->models = mem_strdup(value);
     return 0;
@@ -43,8 +43,8 @@ static int take_count(const char *word, const char *value, uint32_t least, uint3
     unsigned long long count = strtoull(value, &end, 10);
     if (*value < '0' || *value > '9' || *end || count < least || count > most)
         return error_set(err, ERR_INVALID,
-                         "behind an API key stands no number from %u to %u: '%s=%.40s'", least,
-                         most, word, value);
+                         "an API key has '%s=%.40s'; the number must be from %u to %u", word, value,
+                         least, most);
     *out = (uint32_t)count;
     return 0;
 }
@@ -71,9 +71,8 @@ static int take_name(struct auth_key *key, const char *value, struct error *err)
         if ((unsigned char)value[i] < ' ')
             len = 0;
     if (!len || len > AUTH_NAME_MAX)
-        return error_set(err, ERR_INVALID,
-                         "behind an API key stands no name of 1 to %d bytes: 'name=%.80s'",
-                         AUTH_NAME_MAX, value);
+        return error_set(err, ERR_INVALID, "an API key has 'name=%.80s'; a name has 1 to %d bytes",
+                         value, AUTH_NAME_MAX);
     mem_free(key->name);
     key->name = mem_strdup(value);
     return 0;
@@ -101,13 +100,27 @@ static const struct term *find_term(const char *word) {
     return NULL;
 }
 
+/* A key may have blanks in it, but hardly a last word that looks like a term: that is a slip. */
+static int refuse_slip(const char *word, struct error *err) {
+    struct buf known = {0};
+    size_t len = strspn(word, "abcdefghijklmnopqrstuvwxyz-_");
+    if (!len || word[len] != '=' || !word[len + 1])
+        return 0;
+    for (size_t i = 0; i < ARRAY_LEN(TERMS); i++)
+        buf_addf(&known, "%s%s", i ? ", " : "", TERMS[i].word);
+    int rc = error_set(err, ERR_INVALID, "an API key has '%.80s', which is none of %s", word,
+                       buf_text(&known));
+    buf_release(&known);
+    return rc;
+}
+
 /* "KEY TERM TERM...": takes the terms off its end. */
 static int take_terms(struct auth_key *key, char *line, struct error *err) {
     for (char *blank; (blank = strrchr(line, ' ')) || (blank = strrchr(line, '\t'));) {
         char *tab = strrchr(blank, '\t'), *word = (tab ? tab : blank) + 1;
         const struct term *term = find_term(word);
         if (!term)
-            break;
+            return refuse_slip(word, err);
         int rc = term->take(key, word + strlen(term->word), err);
         if (rc)
             return rc;

@@ -263,13 +263,10 @@ TEST(keys_say_which_models_and_who_is_an_operator) {
 TEST(keys_say_their_bounds_and_names) {
     static const char text[] = "one requests=3 tokens-per-minute=60000 weight=250 name=team-a\n"
                                "two tokens-per-minute=0 name=team-b\nthree\n";
-    static const char *const bad[] = {"a requests=-1\n",
-                                      "a requests=x\n",
-                                      "a weight=0\n",
-                                      "a weight=99999\n",
-                                      "a tokens-per-minute=\n",
-                                      "a name=\n",
-                                      "a tokens-per-minute=99999999999\n"};
+    static const char *const bad[] = {
+        "a requests=-1\n",  "a requests=x\n",         "a weight=0\n",
+        "a weight=99999\n", "a tokens-per-minute=\n", "a name=\n",
+        "a request=3\n",    "a model=x admin\n",      "a tokens-per-minute=99999999999\n"};
     struct auth auth;
     struct error err;
     struct u128 tenant;
@@ -290,7 +287,7 @@ TEST(keys_say_their_bounds_and_names) {
     auth_release(&auth);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         EXPECT_EQ(auth_of_text(&auth, bad[i], &err), ERR_INVALID);
-        EXPECT(strstr(err.text, "behind an API key") != NULL);
+        EXPECT(strstr(err.text, "an API key has '") != NULL);
     }
 }
 
