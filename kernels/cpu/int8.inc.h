@@ -92,6 +92,8 @@ static void pack_unit(const struct matrix *w, const struct matrix_segment *p, st
     case STORAGE_##name:                                                                           \
         for (uint32_t lane = 0; lane < lanes; lane++)                                              \
             pack_##name(row + lane * stride, lane, out);                                           \
+        put_words_of(lanes, out + WORDS_OF[type].to * LANES, row + WORDS_OF[type].from, stride,    \
+                     WORDS_OF[type].count);                                                        \
         break;
         INT8_BLOCK_TYPES(PACK_CASE)
 #undef PACK_CASE
@@ -440,6 +442,7 @@ static void unpack_units(const struct panel *p, uint32_t first, uint32_t count, 
         if (p->segment->packed) {
             from = packed_unit(p, unit);
         } else {
+            fetch_rows(p->w, p->segment, p->idx, unit, p->w->cols / p->layout.unit_cols);
             pack_unit(p->w, p->segment, p->layout, 2 * p->idx * LANES, unit, own);
             pack_unit(p->w, p->segment, p->layout, (2 * p->idx + 1) * LANES, unit, own + half);
         }

@@ -2,7 +2,7 @@
  * int8_units.inc.h - how each type's blocks lie in a panel's units (int8.h) and become bytes again:
  * a part of int8.inc.h, which includes it behind `struct block`.
  *
- *   pack_NAME    one row's block into lane `lane` of a unit of LANES outputs
+ *   pack_NAME    one row's block into lane `lane` of a unit of LANES outputs, but for its WORDS_OF
  *   unpack_NAME  block g of a unit, 32 columns, into bytes and scales
  *   INT8_TYPES   the types there are, and the arithmetic that each needs
  */
@@ -11,6 +11,44 @@
 static void put_words(uint8_t *out, uint32_t lane, const uint8_t *from, uint32_t words) {
     for (uint32_t i = 0; i < words; i++)
         memcpy(out + (i * LANES + lane) * 4, from + 4 * i, 4);
+}
+
+typedef uint32_t v4 __attribute__((vector_size(16)));
+#ifdef __clang__
+#define SHUFFLE_4(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE_4(a, b, ...) __builtin_shuffle(a, b, (v4){__VA_ARGS__})
+#endif
+
+/* 4 words of 4 outputs, `stride` bytes apart, as put_words puts them: four memory operations of 16 bytes
+ * each way instead of sixteen of four. */
+ALWAYS_INLINE void put_4_words_of_4(uint8_t *out, const uint8_t *from, size_t stride) {
+    v4 r[4];
+    UNROLL
+    for (int i = 0; i < 4; i++)
+        memcpy(&r[i], from + (size_t)i * stride, sizeof r[i]);
+    v4 low[2] = {SHUFFLE_4(r[0], r[1], 0, 4, 1, 5), SHUFFLE_4(r[2], r[3], 0, 4, 1, 5)},
+       high[2] = {SHUFFLE_4(r[0], r[1], 2, 6, 3, 7), SHUFFLE_4(r[2], r[3], 2, 6, 3, 7)};
+    r[0] = SHUFFLE_4(low[0], low[1], 0, 1, 4, 5);
+    r[1] = SHUFFLE_4(low[0], low[1], 2, 3, 6, 7);
+    r[2] = SHUFFLE_4(high[0], high[1], 0, 1, 4, 5);
+    r[3] = SHUFFLE_4(high[0], high[1], 2, 3, 6, 7);
+    UNROLL
+    for (int i = 0; i < 4; i++)
+        memcpy(out + (size_t)i * BYTES, &r[i], sizeof r[i]);
+}
+
+/* put_words for the first `lanes` outputs, whose words lie `stride` bytes apart. */
+static void put_words_of(uint32_t lanes, uint8_t *out, const uint8_t *from, size_t stride,
+                         uint32_t words) {
+    uint32_t fours = lanes / 4 * 4, whole = words / 4 * 4;
+    for (uint32_t lane = 0; lane < fours; lane += 4)
+        for (uint32_t i = 0; i < whole; i += 4)
+            put_4_words_of_4(out + (i * LANES + lane) * 4, from + lane * stride + 4 * i, stride);
+    for (uint32_t lane = 0; lane < lanes; lane++) {
+        uint32_t first = lane < fours ? whole : 0;
+        put_words(out + first * BYTES, lane, from + lane * stride + 4 * first, words - first);
+    }
 }
 
 static inline vq q_at(const uint8_t *p) {
@@ -51,19 +89,15 @@ ALWAYS_INLINE void half_nibbles(const uint8_t *from, uint32_t high, vq *q) {
 }
 
 /* Q4_0, IQ4_NL: [LANES] f16, words. MXFP4: [LANES] bytes, words. */
-static void pack_4(const uint8_t *row, uint32_t lane, uint32_t head, uint8_t *out) {
-    memcpy(out + lane * head, row, head);
-    put_words(out + LANES * head, lane, row + head, 4);
-}
 static void pack_Q4_0(const uint8_t *row, uint32_t lane, uint8_t *out) {
-    pack_4(row, lane, 2, out);
+    memcpy(out + 2 * lane, row, 2);
 }
 ALWAYS_INLINE void unpack_Q4_0(const uint8_t *unit, uint32_t g, struct block *out) {
     out->scale[0] = f_half(unit);
     nibbles(unit + 2 * LANES, out->q);
 }
 static void pack_IQ4_NL(const uint8_t *row, uint32_t lane, uint8_t *out) {
-    pack_4(row, lane, 2, out);
+    memcpy(out + 2 * lane, row, 2);
 }
 ALWAYS_INLINE void unpack_IQ4_NL(const uint8_t *unit, uint32_t g, struct block *out) {
     out->scale[0] = f_half(unit);
@@ -73,7 +107,7 @@ ALWAYS_INLINE void unpack_IQ4_NL(const uint8_t *unit, uint32_t g, struct block *
         out->q[i] = eight_bits(q_lookup(IQ4_VALUES, out->q[i]));
 }
 static void pack_MXFP4(const uint8_t *row, uint32_t lane, uint8_t *out) {
-    pack_4(row, lane, 1, out);
+    out[lane] = row[0];
 }
 ALWAYS_INLINE void unpack_MXFP4(const uint8_t *unit, uint32_t g, struct block *out) {
     static const int8_t LEVELS[16] = {16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4};
@@ -89,7 +123,6 @@ ALWAYS_INLINE void unpack_MXFP4(const uint8_t *unit, uint32_t g, struct block *o
 static void pack_Q4_1(const uint8_t *row, uint32_t lane, uint8_t *out) {
     memcpy(out + 2 * lane, row, 2);
     memcpy(out + 2 * LANES + 2 * lane, row + 2, 2);
-    put_words(out + 4 * LANES, lane, row + 4, 4);
 }
 ALWAYS_INLINE void unpack_Q4_1(const uint8_t *unit, uint32_t g, struct block *out) {
     out->scale[0] = f_half(unit);
@@ -107,7 +140,6 @@ ALWAYS_INLINE void fifth_bits(const uint8_t *words, vq *q) {
 /* [LANES] d, [LANES] words of fifth bits, words. Q5_1: the least value behind d. */
 static void pack_Q5_0(const uint8_t *row, uint32_t lane, uint8_t *out) {
     memcpy(out + 2 * lane, row, 2);
-    put_words(out + 2 * LANES, lane, row + 2, 5);
 }
 ALWAYS_INLINE void unpack_Q5_0(const uint8_t *unit, uint32_t g, struct block *out) {
     out->scale[0] = f_half(unit);
@@ -117,7 +149,6 @@ ALWAYS_INLINE void unpack_Q5_0(const uint8_t *unit, uint32_t g, struct block *ou
 static void pack_Q5_1(const uint8_t *row, uint32_t lane, uint8_t *out) {
     memcpy(out + 2 * lane, row, 2);
     memcpy(out + 2 * LANES + 2 * lane, row + 2, 2);
-    put_words(out + 4 * LANES, lane, row + 4, 5);
 }
 ALWAYS_INLINE void unpack_Q5_1(const uint8_t *unit, uint32_t g, struct block *out) {
     out->scale[0] = f_half(unit);
@@ -129,7 +160,6 @@ ALWAYS_INLINE void unpack_Q5_1(const uint8_t *unit, uint32_t g, struct block *ou
 /* [LANES] f16, words. */
 static void pack_Q8_0(const uint8_t *row, uint32_t lane, uint8_t *out) {
     memcpy(out + 2 * lane, row, 2);
-    put_words(out + 2 * LANES, lane, row + 2, WORDS);
 }
 ALWAYS_INLINE void unpack_Q8_0(const uint8_t *unit, uint32_t g, struct block *out) {
     out->scale[0] = f_half(unit);
@@ -139,14 +169,13 @@ ALWAYS_INLINE void unpack_Q8_0(const uint8_t *unit, uint32_t g, struct block *ou
 }
 
 /* [LANES] d, [LANES] dmin, [8][2][LANES] bytes: scales and minima, words; Q5_K: high bits first. */
-static void pack_k(const uint8_t *row, uint32_t lane, uint32_t words, uint8_t *out) {
+static void pack_k(const uint8_t *row, uint32_t lane, uint8_t *out) {
     memcpy(out + 2 * lane, row, 2);
     memcpy(out + 2 * LANES + 2 * lane, row + 2, 2);
     out += 4 * LANES;
     for (uint32_t g = 0; g < 8; g++)
         dequantize_k_scale(row + 4, g, &out[2 * g * LANES + lane],
                            &out[(2 * g + 1) * LANES + lane]);
-    put_words(out + 16 * LANES, lane, row + 16, words);
 }
 ALWAYS_INLINE void unpack_k_scales(const uint8_t *unit, uint32_t g, struct block *out) {
     const uint8_t *six = unit + 4 * LANES + 2 * g * LANES;
@@ -154,14 +183,14 @@ ALWAYS_INLINE void unpack_k_scales(const uint8_t *unit, uint32_t g, struct block
     out->minimum = f_half(unit + 2 * LANES) * -f_bytes(six + LANES);
 }
 static void pack_Q4_K(const uint8_t *row, uint32_t lane, uint8_t *out) {
-    pack_k(row, lane, 32, out);
+    pack_k(row, lane, out);
 }
 ALWAYS_INLINE void unpack_Q4_K(const uint8_t *unit, uint32_t g, struct block *out) {
     unpack_k_scales(unit, g, out);
     half_nibbles(unit + 20 * LANES + g / 2 * WORDS * BYTES, g % 2, out->q);
 }
 static void pack_Q5_K(const uint8_t *row, uint32_t lane, uint8_t *out) {
-    pack_k(row, lane, 40, out);
+    pack_k(row, lane, out);
 }
 ALWAYS_INLINE void unpack_Q5_K(const uint8_t *unit, uint32_t g, struct block *out) {
     const uint8_t *high = unit + 20 * LANES;
@@ -181,19 +210,16 @@ static void pack_Q6_K(const uint8_t *row, uint32_t lane, uint8_t *out) {
     for (uint32_t j = 0; j < 16; j++)
         out[j * LANES + lane] = row[192 + j];
     out += 16 * LANES;
-    for (uint32_t g = 0; g < 8; g++, out += 6 * BYTES) {
-        const uint8_t *low = row + g / 4 * 64 + g % 2 * 32, *high = row + 128 + g / 4 * 32;
-        const uint32_t low_bits = g % 4 / 2 * 4, high_bits = g % 4 * 2;
-        uint32_t u[WORDS], words[6];
-        for (uint32_t i = 0; i < WORDS; i++)
-            u[i] = (load_u32(low + 4 * i) >> low_bits & 0x0f0f0f0f) |
-                   (load_u32(high + 4 * i) >> high_bits & 0x03030303) << 4;
-        for (uint32_t i = 0; i < 3; i++) {
-            words[i] = u[i] | (u[3] >> 2 * i & 0x03030303) << 6;
-            words[3 + i] = u[4 + i] | (u[7] >> 2 * i & 0x03030303) << 6;
+    for (uint32_t g = 0; g < 8; g++, out += 6 * BYTES)
+        for (uint32_t j = 0; j < 2; j++) {
+            const uint8_t *low = row + g / 4 * 64 + g % 2 * 32, *high = row + 128 + g / 4 * 32;
+            v4 u, two;
+            memcpy(&u, low + 16 * j, sizeof u);
+            memcpy(&two, high + 16 * j, sizeof two);
+            u = (u >> g % 4 / 2 * 4 & 0x0f0f0f0f) | (two >> g % 4 * 2 & 0x03030303) << 4;
+            u |= (SHUFFLE_4(u, u, 3, 3, 3, 3) >> (v4){0, 2, 4, 6} & 0x03030303) << 6;
+            put_words(out + 3 * j * BYTES, lane, (const uint8_t *)&u, 3);
         }
-        put_words(out, lane, (const uint8_t *)words, 6);
-    }
 }
 /* Words are shifted (high_bits); what comes from a neighbour's byte is masked away. */
 ALWAYS_INLINE void unpack_Q6_K(const uint8_t *unit, uint32_t g, struct block *out) {
@@ -218,7 +244,6 @@ static void pack_IQ4_XS(const uint8_t *row, uint32_t lane, uint8_t *out) {
         int low = row[4 + g / 2] >> 4 * (g % 2) & 15, high = (int)(load_u16(row + 2) >> 2 * g & 3);
         out[(2 + g) * LANES + lane] = (uint8_t)((low | high << 4) - 32);
     }
-    put_words(out + 10 * LANES, lane, row + 8, 32);
 }
 ALWAYS_INLINE void unpack_IQ4_XS(const uint8_t *unit, uint32_t g, struct block *out) {
     out->scale[0] = f_half(unit) * f_signed(unit + (2 + g) * LANES);
@@ -258,6 +283,16 @@ static void pack_scaled(const struct matrix *w, const struct matrix_segment *p, 
         put_words(out + (head + g * (four ? 4 : WORDS)) * BYTES, lane, bytes, four ? 4 : WORDS);
     }
 }
+
+/* Words of a block, `from` bytes behind its beginning, that lie `to` bytes times LANES behind that of
+ * the unit as they are. The others are what pack_NAME makes of them. */
+static const struct {
+    uint8_t from, to, count;
+} WORDS_OF[STORAGE_TYPE_COUNT] = {
+    [STORAGE_Q4_0] = {2, 2, 4},    [STORAGE_Q4_1] = {4, 4, 4},     [STORAGE_Q5_0] = {2, 2, 5},
+    [STORAGE_Q5_1] = {4, 4, 5},    [STORAGE_Q8_0] = {2, 2, WORDS}, [STORAGE_Q4_K] = {16, 20, 32},
+    [STORAGE_Q5_K] = {16, 20, 40}, [STORAGE_MXFP4] = {1, 1, 4},    [STORAGE_IQ4_NL] = {2, 2, 4},
+    [STORAGE_IQ4_XS] = {8, 10, 32}};
 
 /* X(type, kind): those whose block becomes a unit. */
 #define INT8_BLOCK_TYPES(X)                                                                        \
