@@ -160,7 +160,8 @@ static void bench_experts(struct device *dev, struct stream *s, const struct mac
             one->segments[0].packed = packed + e * packed_size;
         }
     }
-    struct expert_matrix all = {mix->type, n, k, mix->experts, experts};
+    struct expert_matrix all = {
+        .type = mix->type, .rows = n, .cols = k, .expert_count = mix->experts, .experts = experts};
     uint32_t *ids = calloc(3 * pairs + mix->experts + 1, sizeof *ids);
     float *x = zeroed((size_t)pairs * k), *out = zeroed((size_t)pairs * n);
     struct expert_plan plan = {

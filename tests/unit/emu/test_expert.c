@@ -110,7 +110,8 @@ static struct expert_matrix matrices(struct rig *r, enum storage_type type, cons
             .segments = {{at, cut}, {at + storage_bytes(type, (size_t)cut * cols), rows - cut}},
             .bias = bias + (size_t)e * rows};
     }
-    struct expert_matrix out = {type, rows, cols, count, m};
+    struct expert_matrix out = {
+        .type = type, .rows = rows, .cols = cols, .expert_count = count, .experts = m};
     if (!on_device)
         return out; /* leaks with the test */
     out.experts = rig_up(r, m, count * sizeof *m);

@@ -138,11 +138,19 @@ TEST(row_operations_take_any_number_of_rows) {
     const struct router router = {.experts = EXPERTS, .top_k = TOP};
     ops->route(r.stream, &(struct op_route){&plan, &router, memory, NULL, MANY});
     fits("route");
-    const struct expert_matrix experts[] = {{STORAGE_BF16, WIDTH, WIDTH, EXPERTS, memory},
-                                            {STORAGE_Q8_0, WIDTH, WIDTH, EXPERTS, memory}};
-    for (int i = 0; i < 2; i++) {
-        ops->expert_linear(
-            r.stream, &(struct op_expert_linear){memory, memory, &experts[i], &plan, MANY, TOP});
+    const struct {
+        enum storage_type type;
+        bool packed;
+    } experts[] = {{STORAGE_BF16, false}, {STORAGE_Q8_0, false}, {STORAGE_Q8_0, true}};
+    for (size_t i = 0; i < ARRAY_LEN(experts); i++) {
+        const struct expert_matrix w = {.type = experts[i].type,
+                                        .rows = WIDTH,
+                                        .cols = WIDTH,
+                                        .expert_count = EXPERTS,
+                                        .experts = memory,
+                                        .packed = experts[i].packed};
+        ops->expert_linear(r.stream,
+                           &(struct op_expert_linear){memory, memory, &w, &plan, MANY, TOP});
         fits("expert_linear");
     }
     struct kv_view latents = kv;

@@ -144,7 +144,11 @@ static void check_experts(struct rig *r, struct table *t) {
     float *x = random_values((size_t)PAIRS * COLS), *want = calloc(PAIRS * ROWS, 4);
     struct matrix both[] = {t->device, t->device};
     struct expert_plan plan = {.offsets = rig_up(r, offsets, sizeof offsets)};
-    struct expert_matrix w = {t->device.type, ROWS, COLS, 2, rig_up(r, both, sizeof both)};
+    struct expert_matrix w = {.type = t->device.type,
+                              .rows = ROWS,
+                              .cols = COLS,
+                              .expert_count = 2,
+                              .experts = rig_up(r, both, sizeof both)};
     /* the last row, of expert 1, is the first, of expert 0 */
     memcpy(x + 4 * COLS, x, COLS * sizeof *x);
     void *xs = rig_up(r, x, (size_t)PAIRS * COLS * 4), *out = rig_alloc(r, PAIRS * ROWS * 4);

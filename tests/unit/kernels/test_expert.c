@@ -247,8 +247,13 @@ static void mixture_init(struct mixture *m, uint32_t experts, uint32_t top_k, ui
                                        .segments = {{(char *)m->second_w + e * half, width}},
                                        .bias = bias ? m->second_bias + (size_t)e * width : NULL};
     }
-    m->up = (struct expert_matrix){type, 2 * inner, width, experts, m->first};
-    m->down = (struct expert_matrix){type, width, inner, experts, m->second};
+    m->up = (struct expert_matrix){.type = type,
+                                   .rows = 2 * inner,
+                                   .cols = width,
+                                   .expert_count = experts,
+                                   .experts = m->first};
+    m->down = (struct expert_matrix){
+        .type = type, .rows = width, .cols = inner, .expert_count = experts, .experts = m->second};
 }
 static void mixture_release(struct mixture *m) {
     free(m->first_w);
