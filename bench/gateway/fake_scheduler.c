@@ -47,6 +47,7 @@ struct fake_scheduler {
     _Atomic bool stop, stepping, ready, status_due;
     _Atomic uint32_t sequence_count, paused_count;
     _Atomic uint64_t submits, resumed, emitted, unknown, cancels, resends, acks, token_count, steps;
+    _Atomic uint64_t choice_cancels;
 };
 
 void fake_config_init(struct fake_config *c) {
@@ -324,6 +325,7 @@ static void on_frame(void *ctx, struct u128 peer, enum wire_role role, enum wire
     case WIRE_BUNDLE_GET: on_bundle_get(f, peer, &m.bundle_get); break;
     case WIRE_CANCEL:
         atomic_fetch_add(&f->cancels, 1);
+        atomic_fetch_add(&f->choice_cancels, m.cancel.choice != WIRE_ALL_CHOICES);
         remove_sequences(f, m.cancel.request, m.cancel.choice);
         break;
     default: break;
@@ -521,6 +523,7 @@ struct fake_counts fake_counts(const struct fake_scheduler *f) {
                                 .emitted = atomic_load(&f->emitted),
                                 .unknown = atomic_load(&f->unknown),
                                 .cancels = atomic_load(&f->cancels),
+                                .choice_cancels = atomic_load(&f->choice_cancels),
                                 .resends = atomic_load(&f->resends),
                                 .acks = atomic_load(&f->acks),
                                 .tokens = atomic_load(&f->token_count),

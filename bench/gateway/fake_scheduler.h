@@ -41,6 +41,7 @@ void fake_config_init(struct fake_config *config);
 struct fake_counts {
     uint32_t sequences, paused; /* now */
     uint64_t submits, resumed, emitted, unknown, cancels, resends, acks, tokens, steps;
+    uint64_t choice_cancels; /* of cancels, those of one choice */
 };
 
 struct fake_scheduler;

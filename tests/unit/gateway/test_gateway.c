@@ -300,6 +300,8 @@ TEST(a_stop_string_ends_one_choice_alone) {
     answer_init(&stopped);
     client_finish(fd, &stopped);
     EXPECT_EQ(fake_counts(w.fake).cancels, 1);
+    EXPECT_EQ(fake_counts(w.fake).choice_cancels,
+              1); /* not of the whole request, once the other ended */
     /* not all of the first choice was made again */
     EXPECT(fake_counts(w.fake).tokens < 2 * 200 + 2 * 200);
     EXPECT_STR(stopped.finish[0], "stop");
