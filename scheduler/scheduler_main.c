@@ -72,7 +72,7 @@ static const struct option_row rows[] = {
     ROW("chunk-tokens", chunk_tokens, OPTION_INT, .max = 1 << 20, .unit = "tokens",
         .aliases = "--chunked-prefill-size --long-prefill-token-threshold",
         .help = "Most prompt tokens of one sequence in a step; 0: no bound but the step's."),
-    ROW("itl-target", itl_target_ms, OPTION_DURATION, .fallback = "300ms", .min = 0, .max = 60000,
+    ROW("itl-target", itl_target_ms, OPTION_DURATION, .fallback = "100ms", .min = 0, .max = 60000,
         .unit = "ms",
         .help =
             "Inter-token latency that answers should keep while prompts are computed beside them: "

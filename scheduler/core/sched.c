@@ -11,7 +11,7 @@ void sched_config_default(struct sched_config *config) {
     *config = (struct sched_config){
         .waiting_max = 1024,
         .wait_max_ms = 10000,
-        .itl_target_ms = 300,
+        .itl_target_ms = 100,
         .resume_credits = 8,
         .slot_wait_ms = 100,
         .share_linger_ms = 100,
