@@ -17,7 +17,7 @@
  */
 enum {
     HIGH_WATER_FRAMES = 8192,
-    RECONNECT_MS = 50,
+    RECONNECT_MS = 10, /* then twice as long each time; peers start together, and one is first */
     RECONNECT_MAX_MS = 1000,
     CONNECT_TIMEOUT_MS = 5000,
     HANDSHAKE_MS = 5000, /* a raw peer that says nothing goes after this */
