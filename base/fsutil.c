@@ -202,6 +202,14 @@ void file_map_forget(const struct file_map *map) {
         (void)madvise((void *)map->data, map->len, MADV_DONTNEED);
 }
 
+void file_map_fetch(const void *data, size_t len) {
+#ifndef MADV_POPULATE_READ
+    enum { MADV_POPULATE_READ = 22 }; /* since Linux 5.14, later than some headers */
+#endif
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data & ~(page - 1);
+    (void)madvise((void *)from, (uintptr_t)data + len - from, MADV_POPULATE_READ);
+}
+
 void file_map_close(struct file_map *map) {
     if (map->data)
         munmap((void *)map->data, map->len);

@@ -48,6 +48,10 @@ MUST_CHECK int file_map_open(struct file_map *map, const char *path, struct erro
 /* Takes the pages out of the process's memory, while the system may keep them in its cache: for
  * those that were read once. Pointers stay good; what is read again is fetched again. */
 void file_map_forget(const struct file_map *map);
+/* Has the system map the pages of these bytes now, of a map or of other memory: who reads them next does
+ * not stop at every few of them. What its cache lacks comes from the disk first. Nothing happens on a
+ * system that cannot (Linux before 5.14). */
+void file_map_fetch(const void *data, size_t len);
 /* Unmaps; pointers into data are stale then. Nothing happens to a map that was closed or never
  * opened (zeroed). */
 void file_map_close(struct file_map *map);

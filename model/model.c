@@ -209,6 +209,10 @@ bool model_pack_next(struct model *m, struct stream *stream) {
     return true;
 }
 
+bool model_fetch_next(struct model *m) {
+    return weights_fetch_next(&m->weights);
+}
+
 void model_close(struct model *m) {
     for (int i = 0; i < SPEC_ROPES_MAX; i++)
         device_free(m->dev, m->inv_freq[i]);

@@ -67,6 +67,9 @@ MUST_CHECK int model_check_layers_on_gpu(uint32_t wanted, uint32_t layer_count, 
  * the last one begins to keep them. Products have the same bits before and after. false: none was
  * left. No operation that reads the weights may run. */
 bool model_pack_next(struct model *model, struct stream *stream);
+/* With packs_later: has the pages of a further matrix, or of a segment of one, mapped before a step reads
+ * them where they lie. false: none is left. No operation that reads the weights may run. */
+bool model_fetch_next(struct model *model);
 /* Frees weights, tables and maps. No operation that reads them may run. */
 void model_close(struct model *model);
 /* Of a folder with these files, the text that is config.json, or stands for it where there is none

@@ -29,8 +29,9 @@ struct compute {
     struct answer answer;
     uint32_t in_flight, in_flight_max;
     uint32_t registration;
-    bool lost;  /* this registration is over: plans are dropped until JOB_RESET */
-    bool packs; /* weights may lie as in their file still */
+    bool lost;    /* this registration is over: plans are dropped until JOB_RESET */
+    bool fetches; /* pages of weights may be mapped, and no step has come that does so */
+    bool packs;   /* weights may lie as in their file still */
     int64_t packs_at_ms;
 };
 
@@ -173,7 +174,7 @@ static bool load(struct compute *c) {
     executor_describe(c->executor, &about);
     c->in_flight_max = MAX(about.steps_in_flight, 1u);
     executor_watch(c->executor, is_void, c);
-    c->packs = true;
+    c->fetches = c->packs = true;
     c->packs_at_ms = clock_ms() + PACK_AFTER_MS;
     log_info("loaded in %lld ms", (long long)(clock_ms() - start_ms));
     answer_bytes(c, ANSWER_LOADED, (struct bytes){0});
@@ -198,6 +199,7 @@ static void pack(struct compute *c, int64_t ms) {
  * time as the steps, and all that nobody else wants. */
 static void run_and_pack(struct compute *c) {
     int64_t start_ms = clock_ms();
+    c->fetches = false;
     run_plan(c);
     c->packs_at_ms = 0;
     if (!c->in_flight)
@@ -208,6 +210,8 @@ static void run_and_pack(struct compute *c) {
 static int64_t patience(const struct compute *c) {
     if (c->in_flight)
         return POLL_US;
+    if (c->fetches)
+        return 0;
     return c->packs ? MAX(c->packs_at_ms - clock_ms(), 0) * 1000 : HANDOFF_FOREVER;
 }
 
@@ -222,7 +226,9 @@ static void *compute_main(void *arg) {
     for (;;) {
         if (!handoff_pop(c->handoff, patience(c), &c->job)) {
             collect(c, false);
-            if (c->packs && !c->in_flight)
+            if (c->fetches)
+                c->fetches = executor_fetch(c->executor);
+            else if (c->packs && !c->in_flight)
                 pack(c, 0);
             continue;
         }

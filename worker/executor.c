@@ -384,6 +384,10 @@ bool executor_answers(const struct executor *e) {
     return ranks_answer(&e->loaded.ranks);
 }
 
+bool executor_fetch(struct executor *e) {
+    return model_fetch_next(&e->loaded.model);
+}
+
 bool executor_pack(struct executor *e) {
     return model_pack_next(&e->loaded.model, e->loaded.stream);
 }

@@ -54,6 +54,9 @@ void executor_describe(const struct executor *e, struct wire_hello *hello);
 struct bytes executor_bundle(const struct executor *e);
 /* Where grammars are compiled; NULL: this rank samples nothing. */
 struct grammar_store *executor_grammars(const struct executor *e);
+/* Goes on with having the weights' pages mapped that the first step will read, a matrix or so; no step
+ * may be in flight. false: nothing was left to do. */
+bool executor_fetch(struct executor *e);
 /* Goes on with putting weights into the order of the device's kernels, a matrix or so; no step may be
  * in flight. false: nothing was left to do. */
 bool executor_pack(struct executor *e);

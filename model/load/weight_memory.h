@@ -15,6 +15,7 @@ struct unpacked_segment {
 struct weight_memory {
     VEC(struct unpacked_segment) unpacked; /* in the order in which they were loaded */
     size_t packed_count;                   /* of them, that are packed by now */
+    size_t fetched_count;                  /* that weights_fetch_next has asked for */
     VEC(void *) owned;                     /* device_alloc */
     VEC(const void *) imported;            /* device_import */
     VEC(void *) heap; /* loader_new, and copies of misaligned tensors, imported above */

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 
+#include "base/fsutil.h"
 #include "model/load/weight_memory.h"
 #include "model/run/layer_kinds.h"
 
@@ -298,6 +299,16 @@ int weights_load(struct model_weights *weights, const struct model_spec *spec,
 
 bool weights_are_unpacked(const struct model_weights *w) {
     return w->memory && w->memory->packed_count < w->memory->unpacked.count;
+}
+
+bool weights_fetch_next(struct model_weights *w) {
+    if (!w->memory || w->memory->fetched_count >= w->memory->unpacked.count)
+        return false;
+    const struct unpacked_segment *next = &w->memory->unpacked.items[w->memory->fetched_count++];
+    const struct matrix *m = next->matrix;
+    const struct matrix_segment *p = &m->segments[next->segment];
+    file_map_fetch(p->data, storage_bytes(segment_type(m, p), m->cols) * p->rows);
+    return true;
 }
 
 bool weights_pack_next(struct model_weights *w, struct stream *stream, struct packed_file *packed) {

@@ -68,6 +68,9 @@ MUST_CHECK int weights_load(struct model_weights *weights, const struct model_sp
 const struct tensor *weights_head_tensor(const struct model_spec *spec,
                                          const struct safetensors *files,
                                          const struct tensor **bias);
+/* Has the pages of the next segment that was left as in its file mapped, ahead of the first step. false:
+ * none is left. May run beside nothing else that uses the weights. */
+bool weights_fetch_next(struct model_weights *weights);
 /* Whether something was left to weights_pack_next and still is. */
 bool weights_are_unpacked(const struct model_weights *weights);
 /* Puts the next segment that was left as in its file into the order of the device's kernels; products

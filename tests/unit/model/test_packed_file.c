@@ -627,9 +627,13 @@ TEST(a_model_that_finds_a_begun_file_packs_the_rest_later) {
     rig_packs_later = true;
     uint32_t steps[3] = {0};
     for (int start = 0; start < 3; start++) {
+        uint32_t fetched = 0;
         EXPECT(rig_open(&r, TRIREME_SOURCE_DIR "/demo/model", NULL, 2, STORAGE_F32, 16, &err));
+        while (fetched < 10000 && model_fetch_next(&r.model))
+            fetched++;
         while (model_pack_next(&r.model, r.stream))
             steps[start]++;
+        EXPECT_EQ(fetched, steps[start]); /* the pages of each are mapped ahead, once */
         EXPECT(packed_file_wait(r.model.packed));
         rig_close(&r);
         mem_free(f.path);
