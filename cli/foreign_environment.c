@@ -10,14 +10,16 @@
 static const struct foreign_variable {
     const char *theirs, *ours;
     const char *on, *off; /* what a switch means; on NULL: the value is passed on */
+    bool secret;          /* the value is not shown */
 } VARIABLES[] = {
-    {"BOLT_MODEL", "TRIREME_MODEL", NULL, NULL},
-    {"BOLT_USE_CPU", "TRIREME_DEVICE", "cpu", NULL},
-    {"XANDLLM_SERVER_HOST", "TRIREME_HOST", NULL, NULL},
-    {"XANDLLM_SERVER_PORT", "TRIREME_PORT", NULL, NULL},
-    {"XANDLLM_DEVICE_PREFER_GPU", "TRIREME_DEVICE", "auto", "cpu"},
-    {"CANDLE_DEVICE", "TRIREME_DEVICE", NULL, NULL},
-    {"RAYON_NUM_THREADS", "TRIREME_THREADS", NULL, NULL},
+    {.theirs = "BLAZR_API_KEY", .ours = "TRIREME_API_KEY", .secret = true},
+    {.theirs = "BOLT_MODEL", .ours = "TRIREME_MODEL"},
+    {.theirs = "BOLT_USE_CPU", .ours = "TRIREME_DEVICE", .on = "cpu"},
+    {.theirs = "XANDLLM_SERVER_HOST", .ours = "TRIREME_HOST"},
+    {.theirs = "XANDLLM_SERVER_PORT", .ours = "TRIREME_PORT"},
+    {.theirs = "XANDLLM_DEVICE_PREFER_GPU", .ours = "TRIREME_DEVICE", .on = "auto", .off = "cpu"},
+    {.theirs = "CANDLE_DEVICE", .ours = "TRIREME_DEVICE"},
+    {.theirs = "RAYON_NUM_THREADS", .ours = "TRIREME_THREADS"},
 };
 
 static bool is_off(const char *value) {
@@ -39,6 +41,9 @@ void foreign_environment_take(void) {
         if (!ours || getenv(v->ours))
             continue;
         setenv(v->ours, ours, 0);
-        fprintf(stderr, "trireme: %s is taken as %s=%s\n", v->theirs, v->ours, ours);
+        fprintf(stderr, "trireme: %s is taken as %s=%s\n", v->theirs, v->ours,
+                v->secret ? "..." : ours);
+        if (v->secret) /* else a child would take it again, whatever became of ours */
+            unsetenv(v->theirs);
     }
 }

@@ -1,5 +1,5 @@
 /*
- * foreign_environment.h - variables of Bolt-XL, XandLLM and the SmolLM3 bot that say what an option of
+ * foreign_environment.h - variables of Bolt-XL, XandLLM, blazr and the SmolLM3 bot that say what an option of
  * ours does: HF_HOME and the like are ours, too, and need none of this.
  */
 #ifndef CLI_FOREIGN_ENVIRONMENT_H

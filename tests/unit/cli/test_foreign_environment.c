@@ -2,20 +2,19 @@
 #include "cli/foreign_environment.h"
 
 #include "base/base.h"
+#include "capture.h"
 #include "check.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-static const char *const THEIRS[] = {"BOLT_MODEL",
-                                     "BOLT_USE_CPU",
-                                     "XANDLLM_SERVER_HOST",
-                                     "XANDLLM_SERVER_PORT",
-                                     "XANDLLM_DEVICE_PREFER_GPU",
-                                     "CANDLE_DEVICE",
-                                     "RAYON_NUM_THREADS"};
-static const char *const OURS[] = {"TRIREME_MODEL", "TRIREME_DEVICE", "TRIREME_HOST",
-                                   "TRIREME_PORT", "TRIREME_THREADS"};
+static const char *const THEIRS[] = {"BLAZR_API_KEY",       "BOLT_MODEL",
+                                     "BOLT_USE_CPU",        "XANDLLM_SERVER_HOST",
+                                     "XANDLLM_SERVER_PORT", "XANDLLM_DEVICE_PREFER_GPU",
+                                     "CANDLE_DEVICE",       "RAYON_NUM_THREADS"};
+static const char *const OURS[] = {"TRIREME_API_KEY", "TRIREME_MODEL", "TRIREME_DEVICE",
+                                   "TRIREME_HOST",    "TRIREME_PORT",  "TRIREME_THREADS"};
 
 static void clear(void) {
     for (size_t i = 0; i < ARRAY_LEN(THEIRS); i++)
@@ -28,6 +27,7 @@ TEST(variables_of_others_say_what_an_option_says) {
     static const struct {
         const char *theirs, *value, *ours, *want; /* want NULL: nothing is set */
     } ROWS[] = {
+        {"BLAZR_API_KEY", "one,two", "TRIREME_API_KEY", "one,two"},
         {"BOLT_MODEL", "a folder", "TRIREME_MODEL", "a folder"},
         {"XANDLLM_SERVER_HOST", "::1", "TRIREME_HOST", "::1"},
         {"XANDLLM_SERVER_PORT", "0", "TRIREME_PORT", "0"},
@@ -55,6 +55,19 @@ TEST(variables_of_others_say_what_an_option_says) {
         for (size_t k = 0; k < ARRAY_LEN(OURS); k++)
             EXPECT(!strcmp(OURS[k], ROWS[i].ours) || !getenv(OURS[k]));
     }
+    clear();
+}
+
+TEST(keys_of_others_are_not_shown) {
+    clear();
+    setenv("BLAZR_API_KEY", "sesame", 1);
+    struct buf out = {0};
+    struct capture shown = capture_begin(STDERR_FILENO);
+    foreign_environment_take();
+    capture_end(&shown, &out);
+    EXPECT_STR(buf_text(&out), "trireme: BLAZR_API_KEY is taken as TRIREME_API_KEY=...\n");
+    EXPECT(!getenv("BLAZR_API_KEY")); /* nor handed on to children */
+    buf_release(&out);
     clear();
 }
 
