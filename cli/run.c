@@ -129,8 +129,10 @@ static int ask(const struct option_table *table, const char *name, int argc, cha
         rc = error_set(&err, ERR_INVALID, "a running server computes where it was told to");
     if (!rc && count > (settings.prompt ? 0u : 1u) && settings.url)
         rc =
-            error_set(&err, ERR_INVALID, "unexpected argument '%s'; --model names a server's model",
-                      words[count == 2]);
+            error_set(&err, ERR_INVALID,
+                      "unexpected argument '%s': '%s' (--url, --port or TRIREME_PORT) is a running "
+                      "server; --model names its model",
+                      words[count == 2], settings.url);
     if (!rc && count == 2 && settings.prompt)
         rc = error_set(&err, ERR_INVALID, "unexpected argument '%s': --prompt was given", words[1]);
     if (rc)

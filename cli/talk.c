@@ -37,8 +37,11 @@ static void become_server(const struct talk *t, const char *model, const char *l
     snprintf(threads, sizeof threads, "--threads=%" PRId64, t->settings->threads);
     snprintf(context, sizeof context, "--max-context=%" PRId64, t->settings->max_context);
     snprintf(layers, sizeof layers, "--layers-on-gpu=%" PRId64, t->settings->layers_on_gpu);
-    unsetenv("TRIREME_TLS_CERT"); /* we ask it over plain HTTP, on the loopback */
-    unsetenv("TRIREME_TLS_KEY");
+    /* we ask it over plain HTTP, on the loopback, without a key */
+    static const char *const UNSET[] = {"TRIREME_TLS_CERT", "TRIREME_TLS_KEY",
+                                        "TRIREME_API_KEY_FILE"};
+    for (size_t i = 0; i < ARRAY_LEN(UNSET); i++)
+        unsetenv(UNSET[i]);
     setsid();
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (!t->settings->verbose) {

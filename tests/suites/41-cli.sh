@@ -132,6 +132,10 @@ check completions_are_known_by_that_name completes_in_a_shell
 check completions_of_no_shell says 2 'fish' "$trireme" completions sail
 check run_takes_one_device says 2 'which of them?' "$trireme" run "$model" --prompt Hi --cpu --gpu
 check run_takes_one_prompt says 2 '--prompt was given' "$trireme" run "$model" Hi --prompt Hi
+echo sesame >"$dir/keys"
+check run_asks_its_own_server_without_a_key says 0 '' env TRIREME_API_KEY=a TRIREME_API_KEY_FILE="$dir/keys" "$trireme" run "$model" hello --max-tokens 2
+check run_asks_its_own_server_without_a_key_of_others says 0 '' env BLAZR_API_KEY=a "$trireme" run "$model" hello --max-tokens 2
+check run_beside_a_port_takes_no_model says 2 'or TRIREME_PORT) is a running server' env TRIREME_PORT=9 "$trireme" run "$model" hello
 check run_takes_a_prompt_by_a_letter says 0 '' "$trireme" run "$model" -p Hi -n 2
 mkdir "$dir/bare" && cp "$model/config.json" "$dir/bare/" && ln -s "$(realpath "$model")/model.safetensors" "$dir/bare/"
 check a_model_without_a_vocabulary_says_so says 1 'has no tokenizer.json; see --vocab' "$trireme" run "$dir/bare" Hi
