@@ -470,7 +470,7 @@ struct fake_scheduler *fake_start(const struct fake_config *config, struct error
     buf_init(&f->bundle, 0);
     buf_init(&f->out, 0);
     atomic_store(&f->ready, !config->no_replicas);
-    atomic_store(&f->stepping, true);
+    atomic_store(&f->stepping, !config->hangs);
     int rc = bundle_pack(config->model_dir, &f->bundle, err);
     f->bundle_hash = bundle_hash(buf_bytes(&f->bundle));
     if (rc == 0)

@@ -31,6 +31,7 @@ struct fake_config {
     uint32_t waiting_max;
     /* Status says that no replica is ready, and nothing is made */
     bool no_replicas;
+    bool hangs;               /* no step is made before fake_set_stepping() */
     bool silent_about_models; /* Status names none */
     bool with_logprobs;       /* make some when asked */
     bool echo;                /* the answer is the prompt itself, then a stop token */

@@ -161,8 +161,8 @@ TEST(ready_comes_from_a_token_that_was_made) {
     struct world w;
     struct answer a;
     world_prepare(&w);
+    w.fake_config.hangs = true; /* from its first message on */
     EXPECT(world_fake(&w));
-    fake_set_stepping(w.fake, false);
     EXPECT(world_gateway(&w) && wait_until(is_registered, &w));
     for (int i = 0; i < 10; i++) {
         EXPECT_EQ(client_status(w.port, "/health/ready"), 503);
@@ -175,8 +175,7 @@ TEST(ready_comes_from_a_token_that_was_made) {
     EXPECT(wait_until(is_ready, &w));
     fake_kill(&w.fake);
     EXPECT(wait_until(is_not_ready, &w));
-    EXPECT(world_fake(&w));
-    fake_set_stepping(w.fake, false); /* the next has to make one, too */
+    EXPECT(world_fake(&w)); /* the next has to make one, too */
     EXPECT(wait_until(is_registered, &w));
     sleep_ms(300);
     EXPECT_EQ(client_status(w.port, "/health/ready"), 503);
