@@ -15,12 +15,12 @@ def rounds(tcp, names):
     with Arena(tcp=tcp) as arena:
         before = arena.fds()
         for k, name in enumerate(names):
-            for attempt in range(3):
+            for attempt in range(8):  # a busy machine misses the moment more often
                 r = arena.round(name, seed=100 * k + attempt)
                 assert not r.lost, f"'{name}': {len(r.lost)} of 64 streams lost; {r.lost[:2]}"
                 if r.counted:
                     break
-            assert r.counted, f"'{name}': three rounds, none with every stream between its first token and its half"
+            assert r.counted, f"'{name}': eight rounds, none with every stream between its first token and its half"
         time.sleep(1)
         after = arena.fds()
         leaked = {p: (before[p], n) for p, n in after.items() if p in before and n > before[p] + 3}
