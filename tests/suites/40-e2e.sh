@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# timeout: 600
+# timeout: 900
 # Real binaries, real clients: exactness, batching, OpenAI's and Anthropic's clients, probes, malformed requests.
 . "$(dirname "$0")/../lib.sh"
 PYTHON=python3
