@@ -37,6 +37,7 @@ struct gateway_settings {
     uint32_t visits_max;      /* as EVENT_THREAD_VISITS, which 0 is (tests: less) */
     uint64_t aside_max;       /* bytes of long runs that wait for readers; 0: 16 MB (tests: less) */
     uint64_t watchers_max;    /* places of watchers; 0: 1024 (tests: less) */
+    bool trusts_quiet;        /* tests: nothing is asked for because nothing was heard for long */
     const char *allow_hosts;  /* see hosts.h */
     const char *allow_origins; /* of web pages: see cors.h */
     bool share_port, trust_request_template;

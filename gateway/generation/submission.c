@@ -200,6 +200,8 @@ void submission_tick(struct submission *sub) {
     switch (delivery_due(d, sub->thread->now_ms)) {
     case DELIVERY_SUBMIT: send_submit(sub); break;
     case DELIVERY_ASK:
+        if (sub->thread->gw->settings.trusts_quiet)
+            break;
         for (uint32_t i = 0; i < d->choice_count; i++)
             if (!d->choices[i].finished)
                 outbox_ask(&sub->thread->outbox, d, i);

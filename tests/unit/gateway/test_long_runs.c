@@ -185,6 +185,8 @@ static void stream_of(uint32_t run_tokens, struct answer *a, uint64_t *pieces) {
     struct world w;
     prepare_runs_of(&w, run_tokens);
     w.fake_config.step_us = 0;
+    w.settings.trusts_quiet = true; /* what is missed is asked for at once, or never: */
+    w.settings.request_timeout_ms = PATIENCE_MS;
     EXPECT(world_start(&w));
     POST(&w, LONG_BODY, a);
     EXPECT(a->done);
