@@ -182,7 +182,9 @@ static bool counters_init(struct schema *s, const struct array_rules *r, struct 
             return false;
         }
         /* of several the sets exclude each other where they can, or all of them would be open */
+        uint32_t stuck = s->stuck;
         k->no[i] = bounded || r->contains_count > 1 ? schema_negate(s, one->schema, 0) : 0;
+        s->stuck = bounded ? s->stuck : stuck; /* nothing is refused for it */
         if (bounded && !k->no[i]) {
             schema_fail(s, ERR_UNSUPPORTED,
                         "keyword \"maxContains\": the schema of \"contains\" cannot be turned "

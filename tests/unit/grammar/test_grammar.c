@@ -107,6 +107,10 @@ TEST(what_cannot_be_held_is_refused_by_name) {
          "{\"contains\":{\"const\":1},\"allOf\":[{\"contains\":{\"const\":2}},"
          "{\"contains\":{\"const\":3}},{\"contains\":{\"const\":4}},{\"contains\":{\"const\":5}}]}",
          "more than 4 times"},
+        {GRAMMAR_JSON_SCHEMA,
+         "{\"properties\":{\"a\":{\"contains\":{\"uniqueItems\":true},\"allOf\":[{\"contains\":{}}]},"
+         "\"b\":{\"not\":{\"contentMediaType\":\"application/json\"}}}}",
+         "(because of \"contentMediaType\")"},
         {GRAMMAR_JSON_SCHEMA, "{\"type\":\"thing\"}", "type"},
         {GRAMMAR_JSON_SCHEMA, "{\"allOf\":[{\"type\":\"null\"},{\"type\":\"string\"}]}",
          "no text satisfies"},
