@@ -57,6 +57,7 @@ static struct bytes cut_front(struct bytes *text, size_t len, size_t skip) {
 
 static struct address split_address(struct bytes text) {
     struct address a = {0};
+    text = text.data ? text : bytes_str(""); /* of a document without an address */
     size_t n = span_until(text, ":/?#");
     if (n && n < text.len && text.data[n] == ':')
         a.scheme = cut_front(&text, n, 1);
