@@ -47,16 +47,16 @@ TEST(a_byte_that_is_zero_is_forced_like_any_other) {
     }
 }
 
-/* "propertyNames" in which so many lists lie in each other. */
-static int names_so_deep(int depth) {
+/* "propertyNames" in which so many schemas lie in each other. */
+static int names_so_deep(int depth, const char *before, const char *behind) {
     struct buf text = {0};
     struct program program;
     buf_add_str(&text, "{\"type\": \"object\", \"propertyNames\": ");
     for (int i = 0; i < depth; i++)
-        buf_add_str(&text, "{\"allOf\": [");
+        buf_add_str(&text, before);
     buf_add_str(&text, "{\"maxLength\": 3}");
     for (int i = 0; i < depth; i++)
-        buf_add_str(&text, "]}");
+        buf_add_str(&text, behind);
     buf_add_byte(&text, '}');
     int rc = compile(GRAMMAR_JSON_SCHEMA, buf_text(&text), &program);
     program_release(&program);
@@ -65,10 +65,17 @@ static int names_so_deep(int depth) {
 }
 
 TEST(rules_for_names_may_be_24_deep) {
-    EXPECT_EQ(names_so_deep(1), 0);
-    EXPECT_EQ(names_so_deep(24), 0);
-    EXPECT_EQ(names_so_deep(25), ERR_LIMIT);
-    EXPECT(strstr(err.text, "keyword \"propertyNames\" is nested too deeply"));
+    static const struct {
+        const char *before, *behind;
+    } LEVELS[] = {{"{\"allOf\": [", "]}"},
+                  {"{\"if\": ", ", \"else\": false}"},
+                  {"{\"if\": true, \"then\": ", "}"}};
+    for (size_t i = 0; i < ARRAY_LEN(LEVELS); i++) {
+        EXPECT_EQ(names_so_deep(1, LEVELS[i].before, LEVELS[i].behind), 0);
+        EXPECT_EQ(names_so_deep(24, LEVELS[i].before, LEVELS[i].behind), 0);
+        EXPECT_EQ(names_so_deep(25, LEVELS[i].before, LEVELS[i].behind), ERR_LIMIT);
+        EXPECT(strstr(err.text, "keyword \"propertyNames\" is nested too deeply"));
+    }
 }
 
 /* Constants are looked at by the patterns of their members' names; what does not fit leaves no text. */
