@@ -49,7 +49,7 @@ enum : uint32_t { EXPERT_PRODUCT_BYTES = (sizeof(expert_product) + 15) / 16 * 16
 template <int A, int W, bool BY_128, int TOKENS, int BLOCKS>
 static __global__ __launch_bounds__(MMA_THREADS,
                                     BLOCKS) void expert_packed_kernel(struct expert_call call) {
-    typedef mma_stage<W, TOKENS, BLOCKS> stage;
+    typedef mma_stage<W, TOKENS, BLOCKS, EXPERT_PRODUCT_BYTES> stage;
     DYNAMIC_SHARED(area);
     const expert_slot slot = slot_of<TOKENS>(call, blockIdx.x / call.tiles);
     if (!slot.there)
@@ -58,7 +58,8 @@ static __global__ __launch_bounds__(MMA_THREADS,
     if (threadIdx.x == 0)
         *mine = expert_product(call, slot, blockIdx.x % call.tiles);
     __syncthreads();
-    multiply_units<A, W, BY_128, TOKENS, BLOCKS>(mine->q, mine->place, mine->tile, mine->first);
+    multiply_units<A, W, BY_128, TOKENS, BLOCKS, EXPERT_PRODUCT_BYTES>(mine->q, mine->place,
+                                                                       mine->tile, mine->first);
 }
 
 /* ---- launching ---- */
@@ -67,7 +68,8 @@ template <int A, int W, bool BY_128, int TOKENS, int BLOCKS>
 static void expert_launch(struct stream *s, const struct expert_call &call, uint64_t pairs) {
     const uint64_t slots = slots_at_most(pairs, call.expert_count, TOKENS);
     launch_shape shape = {dim3((unsigned)(slots * call.tiles)), dim3(MMA_THREADS),
-                          mma_stage<W, TOKENS, BLOCKS>::SHARED + EXPERT_PRODUCT_BYTES,
+                          mma_stage<W, TOKENS, BLOCKS, EXPERT_PRODUCT_BYTES>::SHARED +
+                              EXPERT_PRODUCT_BYTES,
                           device_of(s)->dependent_launch};
     LAUNCH((expert_packed_kernel<A, W, BY_128, TOKENS, BLOCKS>), shape, cuda_stream_of(s), call);
 }

@@ -9,8 +9,8 @@
 
 enum : uint32_t { TEAMS = 4, TEAM_THREADS = 128, MMA_THREADS = TEAMS * TEAM_THREADS };
 
-/* BLOCKS: on an SM at a time, of the smallest ones. */
-template <int W, int TOKENS, int BLOCKS> struct mma_stage {
+/* BLOCKS: on an SM at a time, of the smallest ones. BEHIND: bytes that the kernel has behind the ring. */
+template <int W, int TOKENS, int BLOCKS, unsigned BEHIND = 0> struct mma_stage {
     typedef packed<W> form;
     enum : unsigned {
         TILES = form::TILES,
@@ -20,7 +20,7 @@ template <int W, int TOKENS, int BLOCKS> struct mma_stage {
         SCALES_AT = UNITS_AT + UNIT_BYTES,
         SCALES = W == STORAGE_U4 ? 2 * TILES * PACKED_FEATURES * 4 : 0, /* and as many zeros */
         BYTES = SCALES_AT + 2 * SCALES,
-        ROOM = (BLOCKS == 2 ? 49 : 99) * 1024,
+        ROOM = (BLOCKS == 2 ? 49 : 99) * 1024 - BEHIND,
         STAGES = ROOM / BYTES < 4 ? ROOM / BYTES : 4,
         SHARED = STAGES * BYTES
     };
@@ -178,11 +178,11 @@ multiply_tile(const packed_product &q, const unsigned char *stage, unit_reader<A
 
 /* A block: features `at` of the product in 64, which lie at `place`, of TOKENS rows from t0 on. What it is asked to do may lie in shared
  * memory, behind the ring. */
-template <int A, int W, bool BY_128, int TOKENS, int BLOCKS>
+template <int A, int W, bool BY_128, int TOKENS, int BLOCKS, unsigned BEHIND = 0>
 static __device__ __forceinline__ void multiply_units(const packed_product &q,
                                                       const packed_place &place, const uint32_t &at,
                                                       const uint32_t &t0) {
-    typedef mma_stage<W, TOKENS, BLOCKS> stage_type;
+    typedef mma_stage<W, TOKENS, BLOCKS, BEHIND> stage_type;
     enum : uint32_t { STAGES = stage_type::STAGES };
     DYNAMIC_SHARED(ring);
     const uint32_t team = threadIdx.x / TEAM_THREADS, tiles = q.p.cols / TILE,
