@@ -25,6 +25,8 @@ const char *health_not_ready(struct gateway *gw) {
     struct served_model *model = model_table_any_ready(gw->models);
     bool none = !model; /* all wait for a request that needs them: there is nothing to prove */
     served_model_put(model);
+    if (missing) /* between two ticks, too: what comes next must make its own token */
+        atomic_store(&gw->health.proven, false);
     if (missing || none || atomic_load(&gw->health.proven))
         return missing;
     return "no token has been made yet";
