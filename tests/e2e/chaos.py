@@ -24,8 +24,8 @@ TOKENS = 100
 
 
 # how the model's calls are written
-# a slow machine refuses nothing: what is refused is no answer to compare
-SERVE = ["--tool-call-parser", "hermes", "--pooling", "last", "--queue-wait", "0"]
+# a slow machine refuses nothing: what is refused is no answer to compare; and prompts are not put off, so that all streams begin before one is half done
+SERVE = ["--tool-call-parser", "hermes", "--pooling", "last", "--queue-wait", "0", "--itl-target", "0"]
 
 
 def bodies():
