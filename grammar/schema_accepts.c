@@ -165,22 +165,15 @@ static bool items_differ(const struct check *c) {
 
 static bool contains_holds(const struct check *c) {
     struct tree *t = &c->s->t;
-    uint32_t schema = keyword(c, "contains"), least = 1, most = UINT32_MAX, count = 0, from = 0;
-    uint32_t bound;
-    if (tree_uint(t, keyword(c, KEY_FROM), &bound))
-        from = bound;
-    if (tree_uint(t, keyword(c, "minContains"), &bound))
-        least = bound;
-    if (tree_uint(t, keyword(c, "maxContains"), &bound))
-        most = bound;
-    size_t at = 0;
-    for (uint32_t v = tree_first(t, c->value); v && schema; v = tree_next(t, v), at++)
-        if (at >= from && child_holds(c, schema, v)) {
+    struct contained asked = schema_contained(t, c->node);
+    size_t at = 0, count = 0;
+    for (uint32_t v = tree_first(t, c->value); v && asked.schema; v = tree_next(t, v), at++)
+        if (at >= asked.from && child_holds(c, asked.schema, v)) {
             count++;
             if (c->s->dialect != DIALECT_2019)
                 note(c, at);
         }
-    return !schema || (count >= least && count <= most);
+    return !asked.schema || (count >= asked.min && count <= asked.max);
 }
 
 static bool array_holds(const struct check *c) {

@@ -6,19 +6,12 @@
 enum { PREFIX_MAX = 1000, UNIQUE_MAX = 10, COUNTED_MAX = 4096, CONTAINS_MAX = 4 };
 #define UNIQUE_TEXT "10"
 
-/* How many items satisfy a schema. */
-struct contained {
-    uint32_t schema;
-    uint32_t min, max;
-    uint32_t from;  /* the first place that counts */
-    bool evaluates; /* "unevaluatedItems" asks nothing of an item that satisfies it */
-};
-
 struct array_rules {
     uint32_t min, max;
     uint32_t prefix; /* places with schemas of their own */
     bool unique;     /* items differ, and are told apart while they are read */
     struct contained contains[CONTAINS_MAX];
+    bool evaluates[CONTAINS_MAX]; /* "unevaluatedItems" asks nothing of an item that satisfies it */
     uint32_t contains_count;
 };
 
@@ -62,7 +55,7 @@ static uint32_t item_at(struct schema *s, const conjunction *c, uint32_t place,
         bool is = of->set >> i & 1;
         if (is || (of->no[i] && of->place >= one->from))
             conjunction_add(&all, is ? one->schema : of->no[i], 0);
-        evaluated |= is && one->evaluates;
+        evaluated |= is && of->r->evaluates[i];
     }
     uint32_t others = s->unevaluated ? tree_get(&s->t, s->unevaluated, "unevaluatedItems") : 0;
     if (others && !evaluated)
@@ -77,25 +70,26 @@ static uint32_t placed_item(struct schema *s, const conjunction *c, const struct
     return r->unique ? expr_item(s->b, item) : item;
 }
 
+struct contained schema_contained(const struct tree *t, uint32_t node) {
+    struct contained one = {.schema = tree_get(t, node, "contains"), .min = 1, .max = UINT32_MAX};
+    tree_uint(t, tree_get(t, node, KEY_FROM), &one.from);
+    tree_uint(t, tree_get(t, node, "minContains"), &one.min);
+    tree_uint(t, tree_get(t, node, "maxContains"), &one.max);
+    return one;
+}
+
 /* A member's "contains", where it says something. */
 static bool add_contained(struct schema *s, uint32_t node, struct array_rules *r) {
-    struct contained one = {
-        .schema = tree_get(&s->t, node, "contains"), .min = 1, .max = REPEAT_NO_END};
-    uint32_t bound;
-    if (tree_uint(&s->t, tree_get(&s->t, node, KEY_FROM), &bound))
-        one.from = bound;
-    if (tree_uint(&s->t, tree_get(&s->t, node, "minContains"), &bound))
-        one.min = bound;
-    if (tree_uint(&s->t, tree_get(&s->t, node, "maxContains"), &bound))
-        one.max = bound;
-    one.evaluates = s->unevaluated && tree_get(&s->t, s->unevaluated, "unevaluatedItems") &&
-                    s->dialect != DIALECT_2019 && !tree_get(&s->t, node, KEY_SILENT);
-    if (!one.schema || (one.min == 0 && one.max == REPEAT_NO_END && !one.evaluates))
+    struct contained one = schema_contained(&s->t, node);
+    bool evaluates = s->unevaluated && tree_get(&s->t, s->unevaluated, "unevaluatedItems") &&
+                     s->dialect != DIALECT_2019 && !tree_get(&s->t, node, KEY_SILENT);
+    if (!one.schema || (one.min == 0 && one.max == REPEAT_NO_END && !evaluates))
         return true;
     if (r->contains_count == CONTAINS_MAX) {
         schema_fail(s, ERR_LIMIT, "keyword \"contains\" more than %d times", CONTAINS_MAX);
         return false;
     }
+    r->evaluates[r->contains_count] = evaluates;
     r->contains[r->contains_count++] = one;
     return true;
 }
@@ -213,7 +207,7 @@ static bool counters_take(const struct counters *k, uint32_t place, uint32_t set
             return false;
         if (counter(k, *count, i) < k->most[i])
             next += k->stride[i];
-        else if (of->max != REPEAT_NO_END || !(k->no[i] || of->evaluates))
+        else if (of->max != REPEAT_NO_END || !(k->no[i] || k->r->evaluates[i]))
             return false;
     }
     *count = next;

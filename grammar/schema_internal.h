@@ -230,6 +230,13 @@ bool schema_is_copied(const struct schema *s, uint32_t ref);
 uint32_t schema_copied_target(struct schema *s, uint32_t ref);
 /* A schema that accepts the same and evaluates nothing, where the document asks for that. */
 uint32_t schema_silent(struct schema *s, uint32_t node);
+/* What a schema asks of the items that satisfy another. */
+struct contained {
+    uint32_t schema;   /* of "contains"; 0: nothing is asked */
+    uint32_t min, max; /* how many; max UINT32_MAX: any number */
+    uint32_t from;     /* the first place that counts */
+};
+struct contained schema_contained(const struct tree *t, uint32_t node);
 /* TYPE_* bits of what a "type" keyword says (node: a name, or a list of them). */
 uint32_t schema_types(struct schema *s, uint32_t node);
 

@@ -75,7 +75,7 @@ static inline uint32_t tree_count(const struct tree *t, uint32_t node) {
 }
 /* Equal as JSON Schema has it: numbers by value, objects without order. */
 bool tree_equal(const struct tree *t, uint32_t a, uint32_t b);
-/* A number that is whole and fits; else false. */
+/* A number that is whole and fits; else false, and *out stays as it was. */
 bool tree_uint(const struct tree *t, uint32_t node, uint32_t *out);
 
 /* A new node without children. Adding one copies the node itself; its children are shared. */
