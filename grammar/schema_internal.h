@@ -213,7 +213,8 @@ enum holds schema_keyword_holds(struct bytes keyword);
 /* The schema of schemas at this address, as JSON; false: it is none that is known. *dynamic: its references to
  * itself go to the dynamic anchor "meta", which is the whole. */
 bool schema_draft(struct bytes address, struct buf *out, bool *dynamic);
-/* The resource that begins at this node, or FA_NONE; and the one in which a schema lies. */
+/* The resource that begins at this node, or FA_NONE; and the one in which a node lies, whose address is
+ * the base there: the document's own where none is known. */
 uint32_t schema_resource_at(const struct schema *s, uint32_t node);
 uint32_t schema_resource_of(const struct schema *s, uint32_t node);
 /* The schema with this dynamic anchor in a resource, or 0. */

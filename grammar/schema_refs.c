@@ -140,8 +140,7 @@ static uint32_t *base_slot(struct schema *s, uint32_t node) {
     return &s->bases.items[node];
 }
 
-/* The resource whose address is the base at this node; the document's own where none is known. */
-static uint32_t base_of(const struct schema *s, uint32_t node) {
+uint32_t schema_resource_of(const struct schema *s, uint32_t node) {
     uint32_t known = node < s->bases.count ? s->bases.items[node] : 0;
     return known ? known - 1 : 0;
 }
@@ -281,7 +280,7 @@ static void unescape_pointer_step(struct bytes step, struct buf *out) {
 
 static uint32_t follow_pointer(struct schema *s, uint32_t node, struct bytes pointer) {
     struct buf key = {0};
-    uint32_t base = base_of(s, node);
+    uint32_t base = schema_resource_of(s, node);
     while (node && pointer.len) {
         pointer = bytes_of(pointer.data + 1, pointer.len - 1); /* the slash */
         const uint8_t *slash = memchr(pointer.data, '/', pointer.len);
@@ -297,12 +296,12 @@ static uint32_t follow_pointer(struct schema *s, uint32_t node, struct bytes poi
             node = tree_find(&s->t, node, buf_bytes(&key));
         }
         if (node && node < s->bases.count && s->bases.items[node])
-            base = base_of(s, node);
+            base = schema_resource_of(s, node);
         pointer = bytes_of(pointer.data + len, pointer.len - len);
     }
     buf_release(&key);
     /* a place that no keyword leads to: what stands there names nothing, but it may refer */
-    if (node && base && !base_of(s, node))
+    if (node && base && !schema_resource_of(s, node))
         walk_schema(s, node, base, false, 0);
     return node;
 }
@@ -342,33 +341,33 @@ static uint32_t add_draft(struct schema *s, struct bytes address) {
     struct buf text = {0};
     struct error err;
     struct schema_resource r = {0};
+    uint32_t added = FA_NONE;
     bool dynamic, taken = false;
     for (size_t i = 0; i < s->anchors.count; i++)
         taken |= s->anchors.items[i].dynamic && bytes_equal(s->anchors.items[i].name, meta);
     for (size_t i = 0; i < s->resources.count; i++)
         if (bytes_equal(buf_bytes(&s->resources.items[i].address), address))
             return FA_NONE; /* two of the document have it */
-    bool found = schema_draft(address, &text, &dynamic);
     /* which anchor counts would depend on the way, but for the document's own */
-    found = found && !(dynamic && taken && !schema_anchor_of(s, base_of(s, s->root), meta));
-    if (found) {
+    if (schema_draft(address, &text, &dynamic) &&
+        !(dynamic && taken && !schema_anchor_of(s, schema_resource_of(s, s->root), meta))) {
         CHECK(!tree_read(&s->t, buf_bytes(&text), DRAFT_DEPTH_MAX, &r.node, &err));
         buf_add_bytes(&r.address, address);
+        added = (uint32_t)s->resources.count;
         vec_push(&s->resources, r);
-        uint32_t resource = (uint32_t)s->resources.count - 1;
         if (dynamic)
-            add_anchor(s, r.node, resource, meta, true);
-        walk_schema(s, r.node, resource, false, 0);
+            add_anchor(s, r.node, added, meta, true);
+        walk_schema(s, r.node, added, false, 0);
     }
     buf_release(&text);
-    return found ? (uint32_t)s->resources.count - 1 : FA_NONE;
+    return added;
 }
 
 /* Where a reference leads: 0 with no error where nowhere. *anchor: by this one, or NULL. */
 static uint32_t find_target(struct schema *s, uint32_t ref, const struct schema_anchor **anchor) {
     struct bytes text = tree_text(&s->t, ref);
     size_t head = span_until(text, "#");
-    uint32_t resource = base_of(s, ref);
+    uint32_t resource = schema_resource_of(s, ref);
     struct bytes fragment =
         head < text.len ? bytes_of(text.data + head + 1, text.len - head - 1) : bytes_str("");
     *anchor = NULL;
@@ -406,12 +405,8 @@ uint32_t schema_target(struct schema *s, uint32_t ref) {
     return node;
 }
 
-uint32_t schema_resource_of(const struct schema *s, uint32_t node) {
-    return base_of(s, node);
-}
-
 uint32_t schema_resource_at(const struct schema *s, uint32_t node) {
-    uint32_t base = base_of(s, node);
+    uint32_t base = schema_resource_of(s, node);
     return s->resources.items[base].node == node ? base : FA_NONE;
 }
 
@@ -434,6 +429,6 @@ uint32_t schema_dynamic_target(struct schema *s, uint32_t ref) {
     const struct schema_anchor *anchor = schema_dynamic_anchor(s, ref);
     if (!anchor)
         return schema_target(s, ref);
-    uint32_t own = schema_anchor_of(s, base_of(s, s->root), anchor->name);
+    uint32_t own = schema_anchor_of(s, schema_resource_of(s, s->root), anchor->name);
     return own ? own : anchor->node;
 }
