@@ -3,6 +3,7 @@
 #define TEST_GRAMMAR_COMPILE_H
 
 #include "base/buf.h"
+#include "check.h"
 #include "grammar/grammar.h"
 
 static inline int compile(enum grammar_kind kind, const char *text, struct program *p,
@@ -27,5 +28,21 @@ static inline int compile_text(enum grammar_kind kind, struct buf *text, struct 
     buf_release(text);
     return rc;
 }
+
+/* Each of up to `max` good texts is accepted and no bad one; NULL ends a list. `what` was compiled. */
+static inline void check_texts(const char *file, int line, const struct program *p,
+                               const char *what, const char *const *good, const char *const *bad,
+                               size_t max) {
+    for (size_t i = 0; i < max && good[i]; i++)
+        if (!accepts(p, bytes_str(good[i])))
+            check_fail(file, line, "%s refuses %s", what, good[i]);
+    for (size_t i = 0; i < max && bad[i]; i++)
+        if (accepts(p, bytes_str(bad[i])))
+            check_fail(file, line, "%s accepts %s", what, bad[i]);
+}
+/* The same of a row with .schema, and .good and .bad of one length. */
+#define CHECK_TEXTS(program, row)                                                                  \
+    check_texts(__FILE__, __LINE__, program, (row).schema, (row).good, (row).bad,                  \
+                ARRAY_LEN((row).good))
 
 #endif

@@ -151,12 +151,7 @@ TEST(references_lead_where_they_should) {
             check_fail(__FILE__, __LINE__, "%s: %s", ROWS[r].schema, err.text);
             continue;
         }
-        for (size_t i = 0; i < 8 && ROWS[r].good[i]; i++)
-            if (!accepts(&p, bytes_str(ROWS[r].good[i])))
-                check_fail(__FILE__, __LINE__, "%s refuses %s", ROWS[r].schema, ROWS[r].good[i]);
-        for (size_t i = 0; i < 8 && ROWS[r].bad[i]; i++)
-            if (accepts(&p, bytes_str(ROWS[r].bad[i])))
-                check_fail(__FILE__, __LINE__, "%s accepts %s", ROWS[r].schema, ROWS[r].bad[i]);
+        CHECK_TEXTS(&p, ROWS[r]);
         program_release(&p);
     }
 }

@@ -4,10 +4,6 @@
 #include "grammar/item.h"
 #include "grammar/run.h"
 
-static struct bytes text_of(const char *text) {
-    return bytes_of(text, strlen(text));
-}
-
 /* ---- items ---- */
 
 /* Spellings of one value each; "" ends a row. */
@@ -63,7 +59,7 @@ static bool may_become(struct bytes begun, struct bytes item, struct byte_set *n
 }
 
 static bool hash_of(const char *text, struct u128 *out) {
-    return item_hash(text_of(text), 7, out);
+    return item_hash(bytes_str(text), 7, out);
 }
 
 TEST(items_are_equal_by_value) {
@@ -85,7 +81,7 @@ TEST(what_begins_as_an_item_may_become_it) {
     for (size_t a = 0; a < ARRAY_LEN(SPELLINGS); a++)
         for (size_t i = 0; i < 6 && SPELLINGS[a][i]; i++)
             for (size_t k = 0; k < 6 && SPELLINGS[a][k]; k++) {
-                struct bytes text = text_of(SPELLINGS[a][i]), item = text_of(SPELLINGS[a][k]);
+                struct bytes text = bytes_str(SPELLINGS[a][i]), item = bytes_str(SPELLINGS[a][k]);
                 for (size_t len = 0; len < text.len; len++) {
                     struct byte_set next = {{0}};
                     struct bytes begun = bytes_of(text.data, len);
@@ -116,7 +112,7 @@ TEST(what_begins_otherwise_never_becomes_an_item) {
                  {"n", "1"},
                  {"\"", "1"}};
     for (size_t i = 0; i < ARRAY_LEN(NEVER); i++)
-        if (may_become(text_of(NEVER[i].begun), text_of(NEVER[i].item), NULL))
+        if (may_become(bytes_str(NEVER[i].begun), bytes_str(NEVER[i].item), NULL))
             check_fail(__FILE__, __LINE__, "%s and %s", NEVER[i].begun, NEVER[i].item);
 }
 
@@ -129,7 +125,7 @@ TEST(the_comma_behind_an_item_is_found) {
         {"1", ",2", 0},       {"[1", ",2]", 3},   {"[1", ",2],", 3},    {"{\"a\":\"", "\"},[", 2},
         {"[1", "]]", 2},      {"[1", "]],", 3}};
     for (size_t i = 0; i < ARRAY_LEN(CASES); i++)
-        if (item_token_comma(item_place_of(text_of(CASES[i].begun)), text_of(CASES[i].token)) !=
+        if (item_token_comma(item_place_of(bytes_str(CASES[i].begun)), bytes_str(CASES[i].token)) !=
             CASES[i].at)
             check_fail(__FILE__, __LINE__, "%s behind %s", CASES[i].token, CASES[i].begun);
 }
@@ -185,12 +181,7 @@ TEST(items_differ) {
             check_fail(__FILE__, __LINE__, "%s: %s", ROWS[r].schema, err.text);
             return;
         }
-        for (size_t i = 0; i < 10 && ROWS[r].good[i]; i++)
-            if (!accepts(&p, text_of(ROWS[r].good[i])))
-                check_fail(__FILE__, __LINE__, "%s refuses %s", ROWS[r].schema, ROWS[r].good[i]);
-        for (size_t i = 0; i < 10 && ROWS[r].bad[i]; i++)
-            if (accepts(&p, text_of(ROWS[r].bad[i])))
-                check_fail(__FILE__, __LINE__, "%s accepts %s", ROWS[r].schema, ROWS[r].bad[i]);
+        CHECK_TEXTS(&p, ROWS[r]);
         program_release(&p);
     }
 }
@@ -235,7 +226,7 @@ static struct vocab *pieces_vocab(void) {
     struct bytes tokens[TOKEN_COUNT] = {{0}};
     uint32_t end = END;
     for (size_t i = 0; i < PIECE_COUNT; i++)
-        tokens[i] = text_of(PIECES[i]);
+        tokens[i] = bytes_str(PIECES[i]);
     return vocab_new(tokens, TOKEN_COUNT, &end, 1);
 }
 
@@ -279,7 +270,7 @@ TEST(masks_of_unique_items_are_what_is_accepted) {
     for (size_t r = 0; r < ARRAY_LEN(ROWS); r++)
         for (int plain = 0; plain < 2; plain++) {
             struct grammar_source source = {.kind = GRAMMAR_JSON_SCHEMA,
-                                            .text = text_of(ROWS[r].schema),
+                                            .text = bytes_str(ROWS[r].schema),
                                             .plain = plain,
                                             .ordered = plain};
             struct program p;
@@ -309,7 +300,7 @@ TEST(no_comma_comes_behind_the_last_of_all_items) {
         EXPECT(!compile(GRAMMAR_JSON_SCHEMA, ROWS_OUT[i].schema, &p, &err));
         struct grammar_run *run = grammar_run_new(&p, NULL);
         struct matcher *m = matcher_new(run);
-        EXPECT(matcher_bytes(m, text_of(ROWS_OUT[i].text)));
+        EXPECT(matcher_bytes(m, bytes_str(ROWS_OUT[i].text)));
         EXPECT(!matcher_bytes(m, bytes_str(",")));
         matcher_free(&m);
         grammar_run_free(&run);
