@@ -135,6 +135,8 @@ void cuda_kv_copy(struct stream *s, const struct op_kv_copy *a);
 void cuda_route(struct stream *s, const struct op_route *a);
 void cuda_expert_gather(struct stream *s, const struct op_expert_gather *a);
 void cuda_expert_linear(struct stream *s, const struct op_expert_linear *a);
+/* The same of weights in units (packed.cuh). */
+void expert_linear_packed(struct stream *s, const struct op_expert_linear *a);
 void cuda_expert_combine(struct stream *s, const struct op_expert_combine *a);
 void cuda_clamped_swiglu(struct stream *s, const struct op_clamped_swiglu *a);
 void cuda_head_linear(struct stream *s, const struct op_head_linear *a);

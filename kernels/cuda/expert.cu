@@ -9,7 +9,6 @@
  */
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/dequantize.cuh"
-#include "kernels/cuda/expert_linear.cuh"
 
 struct plan_view {
     const uint32_t *offsets, *pairs, *places;
