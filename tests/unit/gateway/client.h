@@ -42,23 +42,30 @@ static inline void answer_release(struct answer *a) {
     buf_release(&a->calls);
 }
 
-static inline int client_connect(uint16_t port) {
+/* From this address of the loopback. */
+static inline int client_connect_from(uint16_t port, uint32_t own) {
+    struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr = {htonl(own)}};
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
     struct timeval timeout = {60, 0};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
-    if (connect(fd, (struct sockaddr *)&address, sizeof address) < 0) {
+    /* unbound, the system chooses the usual address, and a port that others may share */
+    if ((own != INADDR_LOOPBACK && bind(fd, (struct sockaddr *)&from, sizeof from) < 0) ||
+        connect(fd, (struct sockaddr *)&address, sizeof address) < 0) {
         close(fd);
         return -1;
     }
     return fd;
 }
+static inline int client_connect(uint16_t port) {
+    return client_connect_from(port, INADDR_LOOPBACK);
+}
 
-static inline int client_open(uint16_t port, const char *method, const char *path,
-                              const char *headers, const char *body) {
+static inline int client_open_from(uint16_t port, uint32_t own, const char *method,
+                                   const char *path, const char *headers, const char *body) {
     struct buf out;
-    int fd = client_connect(port);
+    int fd = client_connect_from(port, own);
     if (fd < 0)
         return fd;
     buf_init(&out, 0);
@@ -75,6 +82,11 @@ static inline int client_open(uint16_t port, const char *method, const char *pat
     }
     buf_release(&out);
     return fd;
+}
+
+static inline int client_open(uint16_t port, const char *method, const char *path,
+                              const char *headers, const char *body) {
+    return client_open_from(port, INADDR_LOOPBACK, method, path, headers, body);
 }
 
 /* Undoes chunked coding. */

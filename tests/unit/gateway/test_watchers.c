@@ -128,15 +128,7 @@ TEST(responses_are_followed_by_every_key) {
 }
 
 static int ask_from(struct world *w, uint32_t address) {
-    static const char text[] = "GET /health/e2e HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr = {htonl(address)}};
-    struct sockaddr_in to = {
-        .sin_family = AF_INET, .sin_port = htons(w->port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(!bind(fd, (struct sockaddr *)&from, sizeof from));
-    CHECK(!connect(fd, (struct sockaddr *)&to, sizeof to));
-    CHECK(write(fd, text, sizeof text - 1) == sizeof text - 1);
-    return fd;
+    return client_open_from(w->port, address, "GET", "/health/e2e", NULL, NULL);
 }
 
 /* A crowd at the probe, which anybody may ask: who looks after the server is told. */
