@@ -7,8 +7,7 @@
 
 enum { PROOF_MS = 30000 }; /* weights may come from a slow disk with the first token */
 
-/* NULL: a scheduler, a replica and a tokenizer are there. */
-static const char *what_is_missing(struct gateway *gw) {
+static const char *find_missing(struct gateway *gw) {
     if (atomic_load(&gw->draining))
         return "shutting down";
     if (!scheduler_link_is_registered(gw->link))
@@ -20,13 +19,20 @@ static const char *what_is_missing(struct gateway *gw) {
     return model_table_is_broken(gw->models) ? HEALTH_BROKEN : "no model is ready";
 }
 
+/* NULL: a scheduler, a replica and a tokenizer are there. Else what comes next must make its own token,
+ * also where it comes before the next tick. */
+static const char *what_is_missing(struct gateway *gw) {
+    const char *missing = find_missing(gw);
+    if (missing)
+        atomic_store(&gw->health.proven, false);
+    return missing;
+}
+
 const char *health_not_ready(struct gateway *gw) {
     const char *missing = what_is_missing(gw);
     struct served_model *model = model_table_any_ready(gw->models);
     bool none = !model; /* all wait for a request that needs them: there is nothing to prove */
     served_model_put(model);
-    if (missing) /* between two ticks, too: what comes next must make its own token */
-        atomic_store(&gw->health.proven, false);
     if (missing || none || atomic_load(&gw->health.proven))
         return missing;
     return "no token has been made yet";
@@ -209,9 +215,7 @@ static void prove(struct event_thread *thread) {
 
 void health_tick(struct event_thread *thread) {
     const char *why_not = what_is_missing(thread->gw);
-    if (why_not)
-        atomic_store(&thread->gw->health.proven, false);
-    else
+    if (!why_not)
         prove(thread);
     if (!thread->health.count)
         return;
