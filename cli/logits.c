@@ -165,6 +165,9 @@ int logits_main(int argc, char **argv) {
     int rc = option_parse(&logits_options, &o, argc, argv, NULL, 0, NULL, &err);
     if (rc == OPTION_HELP_PRINTED)
         return 0;
+    if (!rc && !o.model)
+        rc = error_set(&err, ERR_INVALID,
+                       "which model? give a folder, a .gguf file or a hub's name");
     if (rc)
         return command_misused("logits", &err);
     rc = model_path_of_option(&o.model, &err);

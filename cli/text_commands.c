@@ -103,6 +103,8 @@ static int take_arguments(struct text_settings *s, const char *const *words, siz
     if (!s->model && !s->vocab && count)
         s->model = mem_strdup(words[at++]);
     *rest = at < count ? words[at++] : NULL;
+    if (!s->model == !s->vocab)
+        return error_set(err, ERR_INVALID, "give a model, or --vocab");
     return at < count ? error_set(err, ERR_INVALID, "unexpected argument '%s'", words[at]) : 0;
 }
 
@@ -114,8 +116,6 @@ static int fail(const char *command, const struct error *err) {
 static int open_vocabulary(struct text_settings *s, struct tokenizer **out, struct error *err) {
     *out = NULL;
     compiled_set_folder(s->cache_dir);
-    if (!s->model == !s->vocab)
-        return error_set(err, ERR_INVALID, "give a model, or --vocab");
     int rc = model_path_of_option(&s->model, err);
     if (rc)
         return rc;

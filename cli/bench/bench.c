@@ -360,10 +360,8 @@ static int run(struct bench *b, struct error *err) {
     return rc;
 }
 
-static int compare(int argc, char **argv, struct error *err) {
+static int compare(char **argv, struct error *err) {
     struct buf a, b, out;
-    if (argc != 3)
-        return error_set(err, ERR_INVALID, "compare takes two JSON reports");
     buf_init(&a, 0);
     buf_init(&b, 0);
     buf_init(&out, 0);
@@ -387,9 +385,6 @@ static int plot(int argc, char **argv, struct error *err) {
     struct buf texts[BENCH_PLOT_REPORTS_MAX], out;
     size_t count = 0, wanted = (size_t)argc - 1;
     int rc = 0;
-    if (!wanted || wanted > BENCH_PLOT_REPORTS_MAX)
-        return error_set(err, ERR_INVALID, "plot takes one to %d JSON reports",
-                         BENCH_PLOT_REPORTS_MAX);
     buf_init(&out, 0);
     for (; count < wanted && !rc; count++) {
         buf_init(&texts[count], 0);
@@ -457,6 +452,7 @@ static bool may_be_model(const char *word) {
 static int check_files(int argc, char **argv, struct error *err) {
     char *help[] = {argv[0], "--help", NULL};
     struct bench_settings ignored;
+    const bool compares = !strcmp(argv[1], "compare");
     for (int i = 2; i < argc; i++) {
         if (argv[i][0] != '-')
             continue;
@@ -466,6 +462,11 @@ static int check_files(int argc, char **argv, struct error *err) {
                          "%s takes files alone, and writes to the standard output: '%s' is none",
                          argv[1], argv[i]);
     }
+    if (compares && argc != 4)
+        return error_set(err, ERR_INVALID, "compare takes two JSON reports");
+    if (argc < 3 || argc > 2 + BENCH_PLOT_REPORTS_MAX)
+        return error_set(err, ERR_INVALID, "plot takes one to %d JSON reports",
+                         BENCH_PLOT_REPORTS_MAX);
     return 0;
 }
 
@@ -481,7 +482,7 @@ int bench_main(int argc, char **argv) {
             return command_misused("bench", &err);
         if (rc == OPTION_HELP_PRINTED)
             return 0;
-        rc = (*what == 'c' ? compare : plot)(argc - 1, argv + 1, &err);
+        rc = *what == 'c' ? compare(argv + 1, &err) : plot(argc - 1, argv + 1, &err);
     } else {
         bool serve = !strcmp(what, "serve");
         struct option_row rows[ARRAY_LEN(ROWS)];

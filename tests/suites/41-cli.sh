@@ -66,7 +66,9 @@ check tokenize_answers_line_by_line tokenize_answers_line_by_line
 check decode_takes_arguments says 0 'Hello you' "$trireme" decode "$model" 3066,1267,320
 check decode_takes_ids_one_by_one says 0 'Hello you' "$trireme" decode "$model" 3066 1267 320
 check decode_takes_a_flag says 0 'Hello you' "$trireme" decode --model "$model" --ids 3066,1267,320
-check tokenize_without_a_vocabulary says 1 'give a model, or --vocab' "$trireme" tokenize
+check tokenize_without_a_vocabulary says 2 'give a model, or --vocab' "$trireme" tokenize
+check decode_without_a_vocabulary says 2 'give a model, or --vocab' "$trireme" decode
+check logits_without_a_model says 2 'which model?' "$trireme" logits
 logits_of() { printf '{"ids":[1,2,3],"chunks":[2,1]}\nnothing\n' | "$trireme" logits --model "$model" --jsonl | cut -c1-12 | tr '\n' ' '; }
 logits_answer_line_by_line() { [ "$(logits_of)" = '{"logits":[[ {"error":"ba ' ] || { logits_of; return 1; }; }
 check logits_answer_line_by_line logits_answer_line_by_line
@@ -146,6 +148,9 @@ check a_model_alone_is_served says 2 "trireme serve: unknown option '--sail'" "$
 check options_may_come_first says 2 "trireme ps: unknown option '--sail'" "$trireme" --config /dev/null ps --sail
 check variables_of_others says 1 "cannot find the model 'no/such/model'" env -u HF_ENDPOINT BOLT_MODEL=no/such/model "$trireme" -p 1
 check bench_starts_a_server says 0 'Successful requests:                     2' "$trireme" bench "$model" --num-prompts 2 --random-input-len 8 --random-output-len 2
+check bench_compares_two_files says 2 'compare takes two JSON reports' "$trireme" bench compare one.json
+check bench_plots_a_file says 2 'plot takes one to 4 JSON reports' "$trireme" bench plot
+check bench_plots_a_few_files says 2 'plot takes one to 4 JSON reports' "$trireme" bench plot 1 2 3 4 5
 check bench_of_nothing says 2 'say serve, compare, plot or a model' "$trireme" bench
 check list_says_where says 0 "$dir/hub" env HF_HUB_CACHE="$dir/hub" "$trireme" list -v
 check version_by_a_letter says 0 'trireme 0.' "$trireme" -V
