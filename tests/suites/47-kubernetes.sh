@@ -27,6 +27,7 @@ if need_venv requirements-kubernetes.txt "$venv"; then
     verdict unknown_field_is_found refuses 's/runAsNonRoot/runAsNoRoot/' deploy/kubernetes/trireme.yaml
     verdict unknown_flag_is_found refuses 's/--drain-timeout/--drain-time/' deploy/kubernetes/trireme.yaml
     verdict lost_label_is_found refuses '0,/component: worker/s//component: work/' deploy/kubernetes/trireme.yaml
+    verdict service_links_are_found refuses '0,/enableServiceLinks: false/s//enableServiceLinks: true/' deploy/kubernetes/trireme.yaml
     verdict lost_port_is_found refuses 's/targetPort: wire/targetPort: wires/' deploy/kubernetes/trireme.yaml
 else skip kubernetes-validate kubernetes.manifests "the Python packages could not be had"; fi
 

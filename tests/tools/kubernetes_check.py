@@ -72,6 +72,8 @@ def check_pods(trireme, resource, where):
     for key, value in resource["spec"].get("selector", {"matchLabels": {}})["matchLabels"].items():
         if labels.get(key) != value:
             fault(where, f"its selector's {key} is not that of its pods")
+    if pod.get("enableServiceLinks", True):
+        fault(where, "a service called trireme sets TRIREME_PORT in its pods: enableServiceLinks: false")
     for container in pod["containers"]:
         check_container(trireme, container, {v["name"] for v in pod.get("volumes", [])}, where)
     return labels, {p["name"] for c in pod["containers"] for p in c["ports"]}, {p["containerPort"] for c in pod["containers"] for p in c["ports"]}

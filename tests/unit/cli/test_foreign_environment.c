@@ -9,10 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const THEIRS[] = {"BLAZR_API_KEY",       "BOLT_MODEL",
-                                     "BOLT_USE_CPU",        "XANDLLM_SERVER_HOST",
-                                     "XANDLLM_SERVER_PORT", "XANDLLM_DEVICE_PREFER_GPU",
-                                     "CANDLE_DEVICE",       "RAYON_NUM_THREADS"};
+static const char *const THEIRS[] = {
+    "BLAZR_API_KEY", "VLLM_API_KEY",        "LLAMA_API_KEY",       "BOLT_MODEL",
+    "BOLT_USE_CPU",  "XANDLLM_SERVER_HOST", "XANDLLM_SERVER_PORT", "XANDLLM_DEVICE_PREFER_GPU",
+    "CANDLE_DEVICE", "RAYON_NUM_THREADS"};
 static const char *const OURS[] = {"TRIREME_API_KEY", "TRIREME_MODEL", "TRIREME_DEVICE",
                                    "TRIREME_HOST",    "TRIREME_PORT",  "TRIREME_THREADS"};
 
@@ -28,6 +28,8 @@ TEST(variables_of_others_say_what_an_option_says) {
         const char *theirs, *value, *ours, *want; /* want NULL: nothing is set */
     } ROWS[] = {
         {"BLAZR_API_KEY", "one,two", "TRIREME_API_KEY", "one,two"},
+        {"VLLM_API_KEY", "one", "TRIREME_API_KEY", "one"},
+        {"LLAMA_API_KEY", "one", "TRIREME_API_KEY", "one"},
         {"BOLT_MODEL", "a folder", "TRIREME_MODEL", "a folder"},
         {"XANDLLM_SERVER_HOST", "::1", "TRIREME_HOST", "::1"},
         {"XANDLLM_SERVER_PORT", "0", "TRIREME_PORT", "0"},
@@ -77,5 +79,44 @@ TEST(variables_of_others_give_way_to_ours) {
     setenv("BOLT_USE_CPU", "1", 1);
     foreign_environment_take();
     EXPECT_STR(getenv("TRIREME_DEVICE"), "auto");
+    clear();
+}
+
+static void expect_told(const char *name, const char *value, const char *want) {
+    struct buf out = {0};
+    setenv(name, value, 1);
+    struct capture shown = capture_begin(STDERR_FILENO);
+    foreign_environment_take();
+    capture_end(&shown, &out);
+    EXPECT_STR(buf_text(&out), want);
+    EXPECT(!getenv(name));
+    buf_release(&out);
+}
+
+TEST(variables_without_an_option_are_told) {
+    clear();
+    expect_told(
+        "BLAZR_MODEL_DIR", "models",
+        "trireme: BLAZR_MODEL_DIR is not read: give a model as a path, or as a hub's name\n");
+}
+
+/* A server that is asked for a key by its own name keeps no other one for its children. */
+TEST(keys_of_others_do_not_outlive_ours) {
+    clear();
+    setenv("TRIREME_API_KEY", "ours", 1);
+    expect_told("VLLM_API_KEY", "theirs", "");
+    EXPECT_STR(getenv("TRIREME_API_KEY"), "ours");
+    clear();
+}
+
+/* Kubernetes sets NAME_PORT in every pod for a service called NAME. */
+TEST(port_of_a_service_is_no_port) {
+    clear();
+    expect_told("TRIREME_PORT", "tcp://10.0.0.1:8000",
+                "trireme: TRIREME_PORT=tcp://10.0.0.1:8000 is the address of a service called "
+                "trireme, not a port: it is not read\n");
+    setenv("TRIREME_PORT", "8123", 1);
+    foreign_environment_take();
+    EXPECT_STR(getenv("TRIREME_PORT"), "8123");
     clear();
 }

@@ -23,6 +23,8 @@ tcp://{{ $name }}:7000
 {{- end }}
 {{- define "trireme.pod" -}}
 automountServiceAccountToken: {{ .token | default false }}
+# A service called "trireme" would set TRIREME_PORT.
+enableServiceLinks: false
 {{- with .root.Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
