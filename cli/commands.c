@@ -4,6 +4,7 @@
 #include "cli/foreign_flags.h"
 #include "cli/help_files.h"
 #include "cli/merged_options.h"
+#include "cli/unknown_environment.h"
 #include "gateway/gateway_main.h"
 #include "scheduler/scheduler_main.h"
 #include "worker/settings.h"
@@ -119,6 +120,11 @@ static void print_all_options(void) {
          "file. `trireme serve` knows these, too. A flag that is in neither list is refused, with "
          "the nearest of ours.\n");
     option_print_foreign(foreign_flags, foreign_flag_count);
+    puts("## Variables of other servers\n\nThese are taken as the variable of ours beside them, "
+         "unless that is set. Other variables that begin with `TRIREME_` or\n`LLAMA_ARG_` are not "
+         "read; a line on standard error says so, with the nearest of ours.\n\n| theirs | ours |\n"
+         "| --- | --- |");
+    foreign_environment_print();
 }
 
 /* The table whose program is "trireme NAME"; NULL: none. */
@@ -216,7 +222,10 @@ int trireme_main(int argc, char **argv) {
         name = "help";
     if (!strcmp(name, "--version") || !strcmp(name, "-V"))
         name = "version";
+    size_t table_count;
+    const struct option_table *const *tables = all_tables(&table_count);
     foreign_environment_take();
+    unknown_environment_tell(tables, table_count);
     if (!strcmp(name, "completions") && argc == 3) /* as blazr calls it */
         return write_help("--completion", argv[2]);
     const struct command *command = find_command(name);
