@@ -10,6 +10,8 @@
 #include "worker/settings.h"
 #include "worker/worker_main.h"
 
+#include "base/option_spelling.h"
+
 #include <stdio.h>
 #include <unistd.h>
 
@@ -59,7 +61,8 @@ static const struct command {
 /* What the same is called elsewhere. */
 static const struct other_name {
     const char *theirs, *ours;
-} OTHER_NAMES[] = {{"ps", "status"}, {"ls", "list"}, {"rm", "delete"}, {"stop", "unload"}};
+} OTHER_NAMES[] = {
+    {"ps", "status"}, {"ls", "list"}, {"rm", "delete"}, {"stop", "unload"}, {"show", "info"}};
 
 int command_misused(const char *name, const struct error *err) {
     fprintf(stderr, "trireme %s: %s\n", name, err->text);
@@ -84,8 +87,9 @@ static void print_usage(FILE *out) {
     for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++)
         fprintf(out, "  %-10s %s\n", COMMANDS[i].name, COMMANDS[i].help);
     fprintf(out,
-            "\nps, ls, rm and stop are other names of status, list, delete and unload. Without a "
-            "command, trireme [OPTIONS] MODEL\nserves a model: a path, or a name with a slash.\n"
+            "\nps, ls, rm, stop and show are other names of status, list, delete, unload and info. "
+            "Without a command,\ntrireme [OPTIONS] MODEL serves a model: a path, or a name with a "
+            "slash.\n"
             "trireme COMMAND --help lists its options.\n"
             "trireme help --completion bash|zsh|fish prints that shell's completion, --files DIR "
             "writes manual pages, too.\n");
@@ -183,10 +187,29 @@ static bool is_for_serve(const char *word) {
     return (word[0] == '-' && word[1]) || strchr(word, '/') || access(word, F_OK) == 0;
 }
 
+/* The command with the nearest name; NULL: none is near. */
+static const char *nearest_command(const char *name) {
+    const size_t len = strlen(name);
+    size_t best = len > 4 ? 2 : 1;
+    const char *found = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(COMMANDS); i++) {
+        size_t far = option_distance(name, len, COMMANDS[i].name, strlen(COMMANDS[i].name));
+        if (far > best || (found && far == best))
+            continue;
+        found = COMMANDS[i].name;
+        best = far;
+    }
+    return found;
+}
+
 static int refuse_command(const char *name) {
-    if (*name)
-        fprintf(stderr, "trireme: there is no command '%s'\n\n", name);
-    print_usage(stderr);
+    const char *near = nearest_command(name);
+    if (!*name)
+        print_usage(stderr);
+    else if (near)
+        fprintf(stderr, "trireme: there is no command '%s'; did you mean '%s'?\n", name, near);
+    else
+        fprintf(stderr, "trireme: there is no command '%s'; trireme --help lists all\n", name);
     return 2;
 }
 

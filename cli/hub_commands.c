@@ -210,6 +210,7 @@ static int list(const struct hub_settings *s, const struct hub_places *places,
     rc = ollama_read(places, &ollama, err);
     report_text(r, "cache", places->cache);
     report_text(r, "ollama_cache", places->ollama_cache);
+    report_array(r, "models");
     if (s->verbose && !r->json)
         printf("caches     %s\n           %s\n", places->cache, places->ollama_cache);
     for (size_t i = 0; i < cached.repos.count; i++)

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -72,6 +73,13 @@ static bool names_the_hub(const char *given) {
     return access(given, F_OK) != 0 && hub_name_is_like(given);
 }
 
+/* Neither a file nor like a path: a name as Ollama's users type it. */
+static bool is_bare_name(const char *given) {
+    size_t len = strlen(given);
+    return access(given, F_OK) != 0 && errno == ENOENT && *given && !strchr(given, '/') &&
+           !hub_name_is_like(given) && (len < 5 || strcmp(given + len - 5, ".gguf") != 0);
+}
+
 /* What is not in the cache is downloaded, if that is wanted. */
 static int find_in_hub(const struct hub_places *places, const struct hub_name *name,
                        const char *given, bool download, char **path, struct error *err) {
@@ -92,6 +100,12 @@ static int find(const char *given, bool download, char **path, char **public_nam
     *path = NULL;
     if (public_name)
         *public_name = NULL;
+    if (is_bare_name(given))
+        return error_set(
+            err, ERR_NOT_FOUND,
+            "there is no file or folder '%s'; a model of a hub is ORG/NAME, and one of "
+            "Ollama's ollama:%s",
+            given, given);
     if (!names_the_hub(given))
         return 0;
     int rc = hub_name_parse(&name, given, err);

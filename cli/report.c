@@ -47,6 +47,11 @@ void report_bool(const struct report *r, const char *key, bool value) {
         add(r, key, cJSON_CreateBool(value));
 }
 
+void report_array(const struct report *r, const char *key) {
+    if (r->json)
+        add(r, key, cJSON_CreateArray());
+}
+
 void report_add(const struct report *r, const char *key, cJSON *item) {
     if (!r->json) {
         cJSON_Delete(item);

@@ -27,6 +27,8 @@ void report_text(const struct report *r, const char *key, const char *text);
 void report_number(const struct report *r, const char *key, double value);
 /* For programs: a member that is true or false. */
 void report_bool(const struct report *r, const char *key, bool value);
+/* For programs: an array that has nothing yet. */
+void report_array(const struct report *r, const char *key);
 /* For programs: adds item to the array `key`, which is made when missing. Takes item. */
 void report_add(const struct report *r, const char *key, cJSON *item);
 

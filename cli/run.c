@@ -30,7 +30,8 @@ const struct option_table run_options = {
     .program = "trireme run",
     .synopsis = "[OPTIONS] MODEL PROMPT  (with --url: PROMPT)",
     .summary = "Lets a model answer a prompt and prints it as it comes. "
-               "A prompt of - is read from standard input.",
+               "A prompt of - is read from standard input, and so is one that is not given where a "
+               "program or a file is there.",
     .rows = ROWS,
     .count = ARRAY_LEN(ROWS),
     .foreign = talk_foreign,
@@ -46,6 +47,8 @@ static int read_prompt(const char *word, struct buf *prompt, struct error *err) 
     }
     for (ssize_t n; (n = read(STDIN_FILENO, chunk, sizeof chunk)) > 0;)
         buf_add(prompt, chunk, (size_t)n);
+    if (!prompt->len && !prompt->failed)
+        return error_set(err, ERR_INVALID, "there is no prompt: standard input is empty");
     return prompt->failed
                ? error_set(err, ERR_LIMIT, "the prompt is longer than %d bytes", PROMPT_MAX)
                : 0;
@@ -120,9 +123,12 @@ static int ask(const struct option_table *table, const char *name, int argc, cha
         api_client_take_port(&settings.url, settings.port);
     bool named = settings.url || settings.model;
     size_t wanted = (named ? 0u : 1u) + (settings.prompt ? 0u : 1u);
+    if (!rc && !settings.prompt && count + 1 == wanted && !isatty(STDIN_FILENO))
+        words[count++] = "-";
     if (!rc && count < wanted)
-        rc = error_set(&err, ERR_INVALID, "give %s%s%s", named ? "" : "a model folder",
-                       wanted == 2 ? " and " : "", settings.prompt ? "" : "a prompt");
+        rc = error_set(&err, ERR_INVALID, "give %s%s%s%s", named ? "" : "a model folder",
+                       wanted == 2 ? " and " : "", settings.prompt ? "" : "a prompt",
+                       count ? "; trireme chat talks without one" : "");
     if (!rc && (settings.cpu && settings.gpu))
         rc = error_set(&err, ERR_INVALID, "--cpu and --gpu: which of them?");
     if (!rc && settings.url && (settings.cpu || settings.gpu))

@@ -160,7 +160,7 @@ static int parse_hugging_face(struct hub_name *out, const char *text, struct err
     const char *name = skip_host(text);
     size_t len = repo_len(name);
     if (!is_repo(name, len))
-        return refuse(text, "it should be ORG/NAME", err);
+        return refuse(text, "it should be ORG/NAME, or ollama:NAME", err);
     if (strlen(name + len) >= sizeof rest)
         return refuse(text, "it is too long", err);
     snprintf(out->repo, sizeof out->repo, "%.*s", (int)len, name);

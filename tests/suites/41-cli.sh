@@ -83,6 +83,13 @@ check logits_of_a_context_too_long says 1 "model's context of" "$trireme" logits
 check doctor_takes_layers says 0 'fits            yes' "$trireme" doctor "$model" -ngl 33
 check perplexity_without_a_text says 2 '--file' "$trireme" perplexity --model "$model"
 check run_without_words says 2 'give a model folder' "$trireme" run
+piped() { [ "$(echo 'Who are you?' | "$trireme" run "$model" -n 8 --temp 0)" = "$("$trireme" run "$model" 'Who are you?' -n 8 --temp 0)" ]; }
+check run_reads_a_pipe piped
+check run_of_an_empty_pipe says 1 'standard input is empty' "$trireme" run "$model"
+check run_of_a_name_without_a_hub says 1 "one of Ollama's ollama:llama3.2" "$trireme" run llama3.2 hi
+check serve_of_a_name_without_a_hub says 1 "one of Ollama's ollama:llama3.2" "$trireme" serve llama3.2
+check info_of_a_name_without_a_hub says 1 "one of Ollama's ollama:llama3.2" "$trireme" show llama3.2
+check list_of_an_empty_cache is_json 'd["models"] == []' env HF_HOME="$dir/none" OLLAMA_MODELS="$dir/none" TRIREME_OLLAMA_CACHE="$dir/none" "$trireme" list --json
 check run_without_a_model says 1 'cannot find the model' "$trireme" run /nowhere hello
 check serve_without_a_model says 1 'which model' "$trireme" serve
 check a_flag_of_others_is_refused_with_a_reason says 2 'divides layers among GPUs' "$trireme" serve "$model" -sm row

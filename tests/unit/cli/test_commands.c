@@ -87,7 +87,7 @@ TEST(tokenize_and_decode_are_each_others_inverse) {
          "3067\n",
          NULL},
         {{"tokenize", MODEL, "a", "b"}, NULL, 2, NULL, "trireme tokenize: unexpected argument 'b'"},
-        {{"tokenize"}, NULL, 1, NULL, "trireme tokenize: give a model, or --vocab"},
+        {{"tokenize"}, NULL, 2, NULL, "trireme tokenize: give a model, or --vocab"},
         {{"decode", MODEL, "1267", "373"}, NULL, 0, "Hello there\n", NULL},
         {{"decode", MODEL, "1267,373"}, NULL, 0, "Hello there\n", NULL},
         {{"decode", MODEL, "--ids=[1267, 373]"}, NULL, 0, "Hello there\n", NULL},
@@ -371,7 +371,7 @@ TEST(keygen_makes_keys_and_says_their_lines) {
 
 TEST(help_is_of_all_commands_and_of_each) {
     static const char *const ALIASES[][2] = {
-        {"ps", "status"}, {"ls", "list"}, {"rm", "delete"}, {"stop", "unload"}};
+        {"ps", "status"}, {"ls", "list"}, {"rm", "delete"}, {"stop", "unload"}, {"show", "info"}};
     EXPECT_EQ(RUN("", "help"), 0);
     struct buf all = {0};
     buf_add_bytes(&all, buf_bytes(&out));
@@ -409,9 +409,19 @@ TEST(words_that_are_no_command_are_refused) {
         {{"version"}, NULL, 0, "trireme " TRIREME_VERSION "\n", NULL},
         {{"--version"}, NULL, 0, "trireme " TRIREME_VERSION "\n", NULL},
         {{"-V"}, NULL, 0, "trireme " TRIREME_VERSION "\n", NULL},
-        {{"sail"}, NULL, 2, NULL, "trireme: there is no command 'sail'\n\nUsage: trireme"},
-        {{"-"}, NULL, 2, NULL, "trireme: there is no command '-'\n\nUsage: trireme"},
-        {{"help", "sail"}, NULL, 2, NULL, "trireme: there is no command 'sail'\n\nUsage: trireme"},
+        {{"sail"},
+         NULL,
+         2,
+         NULL,
+         "trireme: there is no command 'sail'; trireme --help lists all\n"},
+        {{"server"}, NULL, 2, NULL, "'server'; did you mean 'serve'?\n"},
+        {{"quantise"}, NULL, 2, NULL, "'quantise'; did you mean 'quantize'?\n"},
+        {{"-"}, NULL, 2, NULL, "trireme: there is no command '-'; trireme --help lists all\n"},
+        {{"help", "sail"},
+         NULL,
+         2,
+         NULL,
+         "trireme: there is no command 'sail'; trireme --help lists all\n"},
         {{"help", "--completion", "csh"}, NULL, 2, NULL, "trireme help: "},
         {{"help", "--completion"}, NULL, 2, NULL, "trireme help: --completion needs a shell"},
         {{"help", "--completion", "bash", "zsh"}, NULL, 2, NULL, "trireme help: unexpected"},
