@@ -163,10 +163,14 @@ static void read_scaled(const struct rope_source *s, struct rope_spec *rope) {
     else if (rope->kind == ROPE_LONG)
         read_long(s, rope);
     double attention = option(s, "attention_factor", 0);
-    if (attention < 0)
-        config_fail(s->r->config, ERR_INVALID, "rotary 'attention_factor' is out of range");
-    if (attention > 0 && by_ratio)
-        rope->scale = attention;
+    /* DeepSeek-R1-0528-Qwen3-8B has it, with which it was tuned; vLLM multiplies as we do, and transformers
+     * passes it over */
+    double times = rope->kind == ROPE_YARN ? option(s, "attn_factor", 1) : 1;
+    if (attention < 0 || !(times > 0))
+        config_fail(s->r->config, ERR_INVALID, "rotary '%s' is out of range",
+                    attention < 0 ? "attention_factor" : "attn_factor");
+    if (by_ratio)
+        rope->scale = attention > 0 ? attention : rope->scale * times;
 }
 
 static bool same_list(const float *a, const float *b, uint32_t count) {

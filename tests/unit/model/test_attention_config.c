@@ -236,6 +236,8 @@ TEST(rotary_options_are_within_bounds) {
         {"\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2,\"beta_slow\":-1}", "'beta_fast'"},
         {"\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2,\"attention_factor\":-1}",
          "'attention_factor'"},
+        {"\"rope_scaling\":{\"rope_type\":\"yarn\",\"factor\":2,\"attn_factor\":0}",
+         "'attn_factor'"},
         {"\"rope_scaling\":{\"rope_type\":\"longrope\",\"factor\":2,\"short_factor\":[1,1,1,1],"
          "\"long_factor\":[1,1,1,1]}",
          NULL},
@@ -278,6 +280,12 @@ TEST(rotary_options_say_how_tables_are_made) {
     EXPECT_EQ(make("llama", SCALED("yarn", ",\"factor\":1")), 0);
     EXPECT(rope->scale == 1);
     EXPECT_EQ(make("llama", SCALED("yarn", ",\"factor\":4,\"attention_factor\":1.5")), 0);
+    EXPECT(rope->scale == 1.5);
+    EXPECT_EQ(make("llama", SCALED("yarn", ",\"factor\":4,\"attn_factor\":0.5")), 0);
+    EXPECT(fabs(rope->scale - 0.5 * (0.1 * log(4) + 1)) < 1e-12);
+    EXPECT_EQ(make("llama", SCALED("yarn", ",\"factor\":4,\"attn_factor\":0.5,"
+                                           "\"attention_factor\":1.5")),
+              0);
     EXPECT(rope->scale == 1.5);
     EXPECT_EQ(make("llama", SCALED("linear", ",\"factor\":4,\"attention_factor\":1.5")), 0);
     EXPECT(rope->scale == 1); /* of others */
