@@ -66,7 +66,7 @@ static void model_members(struct json_writer *w, const struct model_info *info) 
 
 static void add_tag(void *ctx, const struct model_info *info) {
     struct json_writer *w = ctx;
-    if (!info->servable && info->created_s)
+    if (!info->servable && info->was_loaded)
         return; /* not usable yet; what was never loaded can be asked for */
     json_begin_object(w);
     model_members(w, info);

@@ -40,8 +40,9 @@ struct model_table {
     bool compiler_started; /* to be joined */
     struct text_settings settings;
     struct served_name {
-        char *text;       /* owned */
-        size_t first;     /* of its model's: the name that workers register */
+        char *text;   /* owned */
+        size_t first; /* of its model's: the name that workers register */
+        int64_t named_s;
         int64_t asked_ms; /* its workers were asked for; 0: never */
     } names[SERVED_NAMES_MAX];
     size_t name_count;
@@ -70,8 +71,8 @@ static void read_names(struct model_table *t, const char *at) {
     while (at && *at) {
         size_t len = strcspn(at, ",;");
         CHECK(t->name_count < SERVED_NAMES_MAX); /* text_settings_check */
-        t->names[t->name_count++] =
-            (struct served_name){.text = mem_strndup(at, len), .first = first};
+        t->names[t->name_count++] = (struct served_name){
+            .text = mem_strndup(at, len), .first = first, .named_s = wall_ms() / 1000};
         at += len;
         if (*at == ';') {
             first = t->name_count;
@@ -636,6 +637,7 @@ static struct model_info entry_info(const struct entry *e, const char *name) {
                                .max_context = e->max_context,
                                .replicas_ready = e->replicas_ready,
                                .created_s = e->created_s,
+                               .was_loaded = true,
                                .servable = e->served != NULL};
 }
 
@@ -655,6 +657,7 @@ void model_table_each(struct model_table *t,
         else if (t->settings.on_demand)
             infos[count++] = (struct model_info){.name = t->names[i].text,
                                                  .own_name = t->names[t->names[i].first].text,
+                                                 .created_s = t->names[i].named_s,
                                                  .family = ""};
     }
     qsort(infos, count, sizeof infos[0], compare_names);

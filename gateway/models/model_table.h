@@ -159,7 +159,8 @@ struct model_info {
     const char *family; /* text_model.family; "": not here yet, or unknown */
     struct u128 revision;
     uint32_t max_context, replicas_ready;
-    int64_t created_s;
+    int64_t created_s; /* when it was first known here; UTC */
+    bool was_loaded;   /* or is being loaded: no name alone */
     bool servable;
 };
 /* info and what it points to are borrowed during the call; visit runs under the lock and must not

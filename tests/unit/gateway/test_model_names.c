@@ -222,3 +222,24 @@ TEST(models_on_demand_are_known_before_they_are_there) {
     EXPECT(model_table_asks(t, bytes_str(""), 4000, own) && !strcmp(own, "one"));
     model_table_free(&t);
 }
+
+static void expect_time(void *ctx, const struct model_info *info) {
+    ++*(int *)ctx;
+    if (info->created_s < wall_ms() / 1000 - 60 || info->created_s > wall_ms() / 1000)
+        check_fail(__FILE__, __LINE__, "%s is of %lld", info->name, (long long)info->created_s);
+    EXPECT(info->was_loaded == (strcmp(info->name, "two") != 0));
+}
+
+/* A list of models shows a time for each; clients read 0 as 1970. */
+TEST(models_that_were_never_loaded_have_a_time) {
+    const struct text_settings settings = {.served_names = "one,a;two", .on_demand = true};
+    struct model_table *t = model_table_new(&settings, ignore, NULL);
+    struct wire_model_status one = {
+        .model = bytes_str("one"), .bundle = {1, 1}, .replicas_ready = 1};
+    struct wire_status status = {.models = &one, .model_count = 1};
+    int seen = 0;
+    model_table_status(t, &status, 1000);
+    model_table_each(t, expect_time, &seen);
+    EXPECT_EQ(seen, 3);
+    model_table_free(&t);
+}
