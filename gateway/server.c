@@ -122,8 +122,7 @@ static int on_metrics(const struct call *c, struct api_error *err) {
 static int on_page(const struct call *c, struct api_error *err) {
     if (page_respond(c->req, c->rest))
         return 0;
-    api_error_set(err, API_NOT_FOUND, NULL, "there is nothing at this path");
-    return -1;
+    return api_error_no_path(err);
 }
 
 /* The list of calls, where servers made with FastAPI have theirs. */
@@ -389,7 +388,7 @@ static const struct route *admit(struct gateway *gw, struct call *call) {
     }
     if (!route) {
         if (!refused_call(req->path, &err))
-            api_error_set(&err, API_NOT_FOUND, NULL, "there is nothing at this path");
+            api_error_no_path(&err);
         error_respond(req, &err);
         return NULL;
     }

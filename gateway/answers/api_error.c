@@ -63,6 +63,11 @@ static void add_nullable(struct buf *out, const char *s) {
     buf_add_byte(out, '"');
 }
 
+int api_error_no_path(struct api_error *err) {
+    return api_error_set(err, API_NOT_FOUND, NULL,
+                         "there is nothing at this path; /docs lists those that are there");
+}
+
 int api_error_out_of_memory(struct api_error *err) {
     api_error_set(err, API_UNAVAILABLE, NULL, "this server is out of memory; try again later");
     err->retry_after_ms = 1000;

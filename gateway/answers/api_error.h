@@ -50,6 +50,8 @@ enum api_fault {
  * reads well. err must not be NULL. */
 int api_error_set(struct api_error *err, enum api_fault fault, const char *param, const char *fmt,
                   ...) PRINTF_LIKE(4, 5);
+/* API_NOT_FOUND of a path. Returns -1. */
+int api_error_no_path(struct api_error *err);
 /* API_UNAVAILABLE for want of memory. Returns -1. */
 int api_error_out_of_memory(struct api_error *err);
 /* Of a client whose stream another one has now, or has ended. */

@@ -319,7 +319,7 @@ int response_call_get(const struct call *c, struct api_error *err) {
     bool items = is_call(c->rest, id, "/input_items");
     bool streams = !items && bytes_equal(query_value(c->req->query, "stream"), bytes_str("true"));
     if (!items && id.len != c->rest.len)
-        return api_error_set(err, API_NOT_FOUND, NULL, "there is nothing at this path");
+        return api_error_no_path(err);
     struct kept_response *kept = find(c, id, err);
     if (!kept)
         return -1;
@@ -364,7 +364,7 @@ static void say_cancelled(struct buf *object) {
 int response_call_cancel(const struct call *c, struct api_error *err) {
     struct bytes id = id_of(c->rest);
     if (!is_call(c->rest, id, "/cancel"))
-        return api_error_set(err, API_NOT_FOUND, NULL, "there is nothing at this path");
+        return api_error_no_path(err);
     struct kept_response *kept = find(c, id, err);
     if (!kept)
         return -1;

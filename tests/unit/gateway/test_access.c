@@ -44,7 +44,7 @@ TEST(an_escaped_slash_divides_no_path) {
                 {"GET", "/v1/models%2F", 404},       {"GET", "/page%2Findex.css", 404},
                 {"OPTIONS", "/v1/models", 204},      {"OPTIONS", "/v1%2Fmodels", 404},
                 {"GET", "/v1/models/o/n?a=%2F", 200}};
-    static const char NOTHING[] = "there is nothing at this path";
+    static const char NOTHING[] = "there is nothing at this path; /docs lists those that are there";
     struct world w;
     struct answer a;
     world_prepare(&w);
