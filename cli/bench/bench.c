@@ -6,6 +6,7 @@
 #include "cli/talk.h"
 
 #include "base/fsutil.h"
+#include "base/words.h"
 #include "formats/json_document.h"
 
 #include <math.h>
@@ -119,17 +120,13 @@ const struct option_table bench_options = {
     .foreign_count = ARRAY_LEN(FOREIGN)};
 
 static int parse_measures(const char *text, uint32_t *out, struct error *err) {
-    for (const char *at = text; *(at += strspn(at, ", "));) {
-        size_t len = strcspn(at, ", ");
-        int m = 0;
-        while (m < BENCH_MEASURE_COUNT &&
-               (strlen(bench_measure_names[m]) != len || memcmp(bench_measure_names[m], at, len)))
-            m++;
+    struct bytes word;
+    for (const char *at = text; words_next(&at, ", ", &word);) {
+        int m = bench_find_measure(word);
         if (m == BENCH_MEASURE_COUNT)
             return error_set(err, ERR_INVALID,
                              "--percentile-metrics takes ttft, tpot, itl and e2el, not '%s'", text);
         *out |= 1u << m;
-        at += len;
     }
     return 0;
 }

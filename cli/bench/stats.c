@@ -1,5 +1,7 @@
 #include "cli/bench/stats.h"
 
+#include "base/words.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -25,30 +27,23 @@ double bench_percentile(const double *sorted, size_t count, double percent) {
     return sorted[i] + (at - below) * (sorted[next] - sorted[i]);
 }
 
-/* The next of "a,b c" into out; false at the end. Advances *at. */
-static bool next_word(const char **at, char *out, size_t out_max) {
-    *at += strspn(*at, ", ");
-    size_t len = strcspn(*at, ", ");
-    if (!len || len >= out_max)
-        return false;
-    memcpy(out, *at, len);
-    out[len] = 0;
-    *at += len;
-    return true;
+int bench_find_measure(struct bytes name) {
+    int m = 0;
+    while (m < BENCH_MEASURE_COUNT && !bytes_equal(name, bytes_str(bench_measure_names[m])))
+        m++;
+    return m;
 }
 
 int bench_limits_parse(const char *text, struct bench_limits *out, struct error *err) {
-    char word[64];
+    struct bytes word;
     *out = (struct bench_limits){0};
-    for (const char *at = text ? text : ""; next_word(&at, word, sizeof word);) {
-        char *colon = strchr(word, ':'), *end = NULL;
+    for (const char *at = text ? text : ""; words_next(&at, ", ", &word);) {
+        const char *colon = memchr(word.data, ':', word.len);
+        size_t len = colon ? (size_t)(colon - (const char *)word.data) : word.len;
+        char *end = NULL;
         double ms = colon ? strtod(colon + 1, &end) : 0;
-        int measure = 0;
-        if (colon)
-            *colon = 0;
-        while (measure < BENCH_MEASURE_COUNT && strcmp(word, bench_measure_names[measure]))
-            measure++;
-        if (!colon || end == colon + 1 || *end || !(ms > 0) || isinf(ms) ||
+        int measure = bench_find_measure(bytes_of(word.data, len));
+        if (!colon || end == colon + 1 || end != at || !(ms > 0) || isinf(ms) ||
             measure == BENCH_MEASURE_COUNT || measure == BENCH_ITL)
             return error_set(err, ERR_INVALID,
                              "--goodput takes ttft:MS, tpot:MS and e2el:MS, not '%s'", text);
@@ -59,11 +54,12 @@ int bench_limits_parse(const char *text, struct bench_limits *out, struct error 
 }
 
 int bench_percentiles_parse(const char *text, struct bench_percentiles *out, struct error *err) {
-    char word[32], *end;
+    struct bytes word;
     *out = (struct bench_percentiles){0};
-    for (const char *at = text; next_word(&at, word, sizeof word);) {
-        double percent = strtod(word, &end);
-        if (*end || !(percent >= 0 && percent <= 100) || out->count == BENCH_PERCENTILES_MAX)
+    for (const char *at = text; words_next(&at, ", ", &word);) {
+        char *end;
+        double percent = strtod((const char *)word.data, &end);
+        if (end != at || !(percent >= 0 && percent <= 100) || out->count == BENCH_PERCENTILES_MAX)
             return error_set(err, ERR_INVALID,
                              "--metric-percentiles takes up to %d numbers from 0 to 100, not '%s'",
                              BENCH_PERCENTILES_MAX, text);

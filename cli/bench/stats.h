@@ -64,5 +64,7 @@ void bench_count(const struct bench_outcome *outcomes, size_t count, double seco
 void bench_outcome_release(struct bench_outcome *o);
 
 extern const char *const bench_measure_names[BENCH_MEASURE_COUNT]; /* "ttft", ... */
+/* BENCH_MEASURE_COUNT: no measure is called so. */
+int bench_find_measure(struct bytes name);
 
 #endif
