@@ -12,6 +12,7 @@
 
 #include "base/option_spelling.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -238,8 +239,7 @@ static int help_main(int argc, char **argv) {
     return 0;
 }
 
-int trireme_main(int argc, char **argv) {
-    move_command_forward(argc, argv);
+static int run_command(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "";
     if (!strcmp(name, "--help") || !strcmp(name, "-h"))
         name = "help";
@@ -255,4 +255,17 @@ int trireme_main(int argc, char **argv) {
     if (command)
         return command->run(argc - 1, argv + 1);
     return *name && is_for_serve(name) ? serve_main(argc, argv) : refuse_command(name);
+}
+
+/* A file that is not whole, where standard output goes to a full disk, is a failure whatever the command says. */
+int trireme_main(int argc, char **argv) {
+    move_command_forward(argc, argv);
+    int code = run_command(argc, argv);
+    bool lost = ferror(stdout) != 0;
+    errno = 0;
+    if (!fflush(stdout) && !lost)
+        return code;
+    fprintf(stderr, "trireme: cannot write to standard output%s%s\n", errno ? ": " : "",
+            errno ? strerror(errno) : "");
+    return code ? code : 1;
 }

@@ -66,18 +66,20 @@ static void log_name(const struct talk *t, char out[128]) {
     snprintf(out, 128, "%s/log", t->run_dir);
 }
 
-static void show_log(const struct talk *t) {
+/* False: there is nothing in it. */
+static bool show_log(const struct talk *t) {
     char path[128], text[LOG_TAIL_BYTES];
     log_name(t, path);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return;
+        return false;
     off_t len = lseek(fd, 0, SEEK_END);
     ssize_t n =
         pread(fd, text, sizeof text, len > (off_t)sizeof text ? len - (off_t)sizeof text : 0);
     if (n > 0)
         fwrite(text, 1, (size_t)n, stderr);
     close(fd);
+    return n > 0;
 }
 
 static int wait_ready(struct talk *t, struct error *err) {
@@ -146,8 +148,11 @@ static int serve_path(struct talk *t, const char *model, struct error *err) {
     int64_t begin_ms = clock_ms();
     rc = wait_ready(t, err);
     t->load_ms = clock_ms() - begin_ms;
-    if (rc && !t->settings->verbose)
-        show_log(t);
+    if (rc && !t->settings->verbose && !show_log(t))
+        rc = error_set(err, rc,
+                       "the server could not be started, and wrote nothing to its log in '%s': is "
+                       "there room on the disk?",
+                       t->run_dir);
     return rc;
 }
 

@@ -31,6 +31,8 @@ free_port() { python3 -c "import sys; sys.path.insert(0, '$ROOT/tests/e2e'); imp
 check version says 0 'trireme 0.' "$trireme" version
 check unknown_command says 2 "no command 'sail'" "$trireme" sail
 check misspelled_variable_is_told says 0 'did you mean TRIREME_MAX_CONTEXT (--max-context)?' env TRIREME_MAX_CONTEXTS=9 "$trireme" version
+check output_that_is_lost_is_a_failure says 1 'cannot write to standard output: No space left on device' sh -c '"$0" version >/dev/full' "$trireme"
+check answer_that_is_lost_is_a_failure says 1 'cannot write to standard output' sh -c '"$0" tokenize "$1" hi >/dev/full' "$trireme" "$model"
 check help_of_a_command says 0 'Usage: trireme quantize' "$trireme" help quantize
 check help_of_no_command says 2 "no command 'sail'" "$trireme" help sail
 check info_tells_the_model says 0 'can be served   yes' "$trireme" info "$model"
