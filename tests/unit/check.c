@@ -1,4 +1,5 @@
 #include "check.h"
+#include "locks.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -101,6 +102,8 @@ int main(int argc, char **argv) {
         running = tests[i].name;
         random_state = seed;
         tests[i].run();
+        if (locks_held())
+            check_fail(tests[i].file, 0, "it ended with a lock");
         if (outcome == PASSED)
             printf("ok %s\n", tests[i].name);
         if (outcome == FAILED)
