@@ -165,6 +165,28 @@ static inline void handle_204(struct http_request *req) {
     http_respond(req, 204, NULL, NULL, 0, bytes_str("dropped"));
 }
 
+static inline void handle_304(struct http_request *req) {
+    http_respond(req, 304, NULL, NULL, 0, bytes_str("dropped"));
+}
+
+/* Writes until as much is pending as may be (?n=0) or more, whether anybody reads or not, and ends. */
+static inline void handle_brim(struct http_request *req) {
+    static const char piece[65536];
+    const struct bench *b = bench_of(req);
+    size_t most = MIN(b->config.pending_max_bytes, sizeof piece) + (req->query.len ? 1 : 0);
+    http_request_watch(req, &watch, bench_of(req));
+    stream_begin(req);
+    (void)http_stream_write(req, piece, most - http_stream_pending(req));
+    http_stream_end(req);
+}
+
+/* Sets a timer, and does not wait for it. */
+static inline void handle_timer(struct http_request *req) {
+    http_request_watch(req, &watch, bench_of(req));
+    http_request_set_timer(req, 30);
+    http_respond(req, 200, NULL, NULL, 0, bytes_str(""));
+}
+
 static inline void handle_peer(struct http_request *req) {
     http_respond(req, 200, NULL, NULL, 0, bytes_str(req->peer));
 }
@@ -185,7 +207,8 @@ static inline void on_request(void *ctx, struct http_request *req) {
     } routes[] = {{"/echo", handle_echo},   {"/stream", handle_stream}, {"/many", handle_many},
                   {"/flood", handle_flood}, {"/hold", handle_hold},     {"/late", handle_late},
                   {"/cut", handle_cut},     {"/fields", handle_fields}, {"/big", handle_big},
-                  {"/204", handle_204},     {"/peer", handle_peer},     {"/named", handle_named}};
+                  {"/204", handle_204},     {"/peer", handle_peer},     {"/named", handle_named},
+                  {"/304", handle_304},     {"/brim", handle_brim},     {"/timer", handle_timer}};
     struct bench *b = ctx;
     req->user = ctx;
     b->request_count++;

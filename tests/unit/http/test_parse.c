@@ -99,6 +99,14 @@ static const struct framing_case cases[] = {
     CASE("second question mark", "GET /a?b?c HTTP/1.1\r\n" H "\r\n", "GET /a?b?c 1.1 ka []"),
     CASE("version 1.0", "GET / HTTP/1.0\r\n\r\n", "GET / 1.0 []"),
     CASE("1.0 keep-alive", "GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n", "GET / 1.0 ka []"),
+    CASE("two lists of connections",
+         "GET / HTTP/1.1\r\n" H "Connection: close\r\nConnection: x\r\n\r\n", "GET / 1.1 []"),
+    CASE("two lists of connections, 1.0",
+         "GET / HTTP/1.0\r\nConnection: keep-alive\r\nConnection: x\r\n\r\n", "GET / 1.0 ka []"),
+    CASE("the last byte of a path", "GET /%7e HTTP/1.1\r\n" H "\r\n", "GET /~ 1.1 ka []"),
+    CASE("one behind the last byte of a path", "GET /%7f HTTP/1.1\r\n" H "\r\n", "400"),
+    CASE("the first byte of a path", "GET /%20 HTTP/1.1\r\n" H "\r\n", "GET /  1.1 ka []"),
+    CASE("one before the first byte of a path", "GET /%1f HTTP/1.1\r\n" H "\r\n", "400"),
     CASE("leading empty line", "\r\nGET / HTTP/1.1\r\n" H "\r\n", "GET / 1.1 ka []"),
     CASE("several leading empty lines", "\r\n\r\n\r\nGET / HTTP/1.1\r\n" H "\r\n",
          "GET / 1.1 ka []"),
@@ -489,6 +497,9 @@ TEST(parse_limits) {
     expect_filled("", 'A', 33, "", "400");
     expect_filled(CHUNKED "1;", 'a', HTTP_CHUNK_EXTENSIONS_MAX, "\r\nx\r\n0\r\n\r\n", "[x]");
     expect_filled(CHUNKED "1;", 'a', HTTP_CHUNK_EXTENSIONS_MAX + 1, "\r\nx\r\n0\r\n\r\n", "400");
+    expect_filled(CHUNKED, '0', 15, "1\r\nx\r\n0\r\n\r\n", "[x]");
+    expect_filled(CHUNKED, '0', 16, "1\r\nx\r\n0\r\n\r\n", "400");
+    expect_filled(CHUNKED, '0', 17, "\r\n\r\n", "400");
     expect_filled(CHUNKED "0\r\nX:", 'a', HTTP_TRAILERS_MAX - 6, "\r\n\r\n", "[]");
     expect_filled(CHUNKED "0\r\nX:", 'a', HTTP_TRAILERS_MAX, "\r\n\r\n", "431");
 }
@@ -568,6 +579,8 @@ TEST(types_lists_and_queries) {
     EXPECT_EQ(http_query_find(bytes_str("a=1234567"), "a", out, sizeof out), 7);
     EXPECT_EQ(http_query_find(bytes_str("a=12345678"), "a", out, sizeof out), -1);
     EXPECT_EQ(http_query_find(bytes_str("a=%0"), "a", out, sizeof out), -1);
+    EXPECT_EQ(http_query_find(bytes_of("a=%41", 4), "a", out, sizeof out), -1);
+    EXPECT_EQ(http_query_find(bytes_str("a=%41"), "a", out, sizeof out), 1);
     EXPECT_EQ(http_query_find(bytes_str("a=%00"), "a", out, sizeof out), -1);
     EXPECT_EQ(http_query_find(bytes_str("a=%gg"), "a", out, sizeof out), -1);
     EXPECT_STR(http_status_text(404), "Not Found");

@@ -321,6 +321,12 @@ TEST(server_asks_for_the_body_when_expected) {
         &b, "POST /echo HTTP/1.1\r\n" H "Expect: 100-continue\r\nContent-Length: 200000\r\n\r\n",
         &in));
     EXPECT(strncmp(in.data, "HTTP/1.1 413 ", 13) == 0);
+    buf_reset(&in);
+    EXPECT(exchange(&b,
+                    "POST /echo HTTP/1.1\r\n" H "Expect: 100-continue\r\nContent-Length: 2\r\n"
+                    "Connection: close\r\n\r\nhi",
+                    &in)); /* it is here already */
+    EXPECT(strncmp(in.data, "HTTP/1.1 200 ", 13) == 0);
 }
 
 TEST(server_fields_cannot_split_a_response) {
