@@ -381,6 +381,16 @@ TEST(link_wants_a_welcome_that_is_valid) {
         EXPECT_EQ(link_client_epoch(c.link).number, valid ? 5 : 0);
         EXPECT_EQ(c.registered, valid);
     }
+    /* what is no frame is counted, and is no reason to leave */
+    for (int parts = 1; parts <= 3; parts++) {
+        zmq_send(raw, id, (size_t)id_len, ZMQ_SNDMORE);
+        for (int i = 1; i <= parts; i++)
+            zmq_send(raw, "part", 4, i < parts ? ZMQ_SNDMORE : 0);
+    }
+    TURN_UNTIL(NULL, &c, 5000, link_client_stats(c.link)->bad_frames == 4);
+    EXPECT_EQ(link_client_stats(c.link)->bad_frames, 4);
+    EXPECT_EQ(link_client_stats(c.link)->received_frames, 2);
+    EXPECT(link_client_is_registered(c.link));
     zmq_close(raw);
     buf_release(&good);
     test_close(NULL, &c);

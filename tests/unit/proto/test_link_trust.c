@@ -9,6 +9,7 @@
 #include "check.h"
 #include "link_peer.h"
 #include "proto/link_guard.h"
+#include "proto/link_socket.h"
 
 enum { STUCK = 100 };
 #define LATER (UINT64_C(1) << 50) /* an epoch above every other */
@@ -502,6 +503,34 @@ TEST(trust_ipc_connects_only_where_nobody_else_writes) {
         EXPECT(strstr(err.text, "another user's"));
     }
     rmdir(folder);
+}
+
+/* A folder is good that is one's own or root's, and no other's: for root and for everybody else. */
+TEST(trust_ipc_connects_where_root_or_we_own_the_folder) {
+    static const uid_t USERS[] = {0, 12345, 54321};
+    char folder[] = "/tmp/trmXXXXXX", endpoint[64];
+    struct error err;
+    if (geteuid() != 0) {
+        SKIP("root", "only root can play another user");
+    }
+    EXPECT(mkdtemp(folder) != NULL);
+    snprintf(endpoint, sizeof endpoint, "ipc://%s/s", folder);
+    for (size_t owner = 0; owner < ARRAY_LEN(USERS); owner++)
+        for (size_t we = 0; we < ARRAY_LEN(USERS); we++) {
+            EXPECT_EQ(chown(folder, USERS[owner], (gid_t)-1), 0);
+            EXPECT_EQ(seteuid(USERS[we]), 0);
+            int rc = link_endpoint_trust(endpoint, &err);
+            EXPECT_EQ(seteuid(0), 0);
+            EXPECT_EQ(rc, USERS[owner] == USERS[we] || USERS[owner] == 0 ? 0 : ERR_INVALID);
+        }
+    EXPECT_EQ(chown(folder, 0, (gid_t)-1), 0);
+    static const mode_t MODES[] = {0700, 0755, 0720, 0702, 0777, 01777};
+    for (size_t i = 0; i < ARRAY_LEN(MODES); i++) {
+        EXPECT_EQ(chmod(folder, MODES[i]), 0);
+        EXPECT_EQ(link_endpoint_trust(endpoint, &err), i < 2 ? 0 : ERR_INVALID);
+    }
+    rmdir(folder);
+    EXPECT_EQ(link_endpoint_trust(endpoint, &err), ERR_AGAIN);
 }
 
 TEST(trust_ipc_waits_for_the_folder) {
