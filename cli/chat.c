@@ -186,8 +186,10 @@ int chat_main(int argc, char **argv) {
         api_client_take_port(&settings.url, settings.port);
     if (!rc && !settings.url && !settings.model)
         rc = error_set(&err, ERR_INVALID, "give a model folder");
-    if (rc)
+    if (rc) {
+        option_free(&chat_options, &settings);
         return command_misused("chat", &err);
+    }
     struct chat c = {.colours = false};
     conversation_init(&c.conversation, &settings);
     rc = talk_begin(&c.talk, &settings, settings.model, &err);

@@ -239,8 +239,10 @@ static int ask(const struct option_table *table, const char *name, size_t words,
         return 0;
     if (!rc && words && !count && strcmp(name, "reload"))
         rc = error_set(&err, ERR_INVALID, words == 2 ? "how many workers?" : "which model?");
-    if (rc)
+    if (rc) {
+        option_free(table, &settings);
         return command_misused(called, &err);
+    }
     if (settings.url) {
         rc = list_models(&settings, &err);
         if (rc)

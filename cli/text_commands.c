@@ -336,8 +336,10 @@ int tokenize_main(int argc, char **argv) {
         return 0;
     if (!rc)
         rc = take_arguments(&s, words, count, &text, &err);
-    if (rc)
+    if (rc) {
+        option_free(&tokenize_options, &s);
         return command_misused("tokenize", &err);
+    }
     rc = open_vocabulary(&s, &t, &err);
     struct answerer lines = {&s, t, tokenize_line};
     if (!rc)

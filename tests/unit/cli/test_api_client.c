@@ -197,11 +197,13 @@ TEST(api_client_takes_addresses_apart) {
     } GOOD[] = {{"http://localhost", "localhost", 80, false},
                 {"http://a.b:8000/v1/", "a.b", 8000, false},
                 {"http://[::1]:9/x", "::1", 9, false},
+                {"http://h:1", "h", 1, false},
+                {"http://h:65535/", "h", 65535, false},
                 {"http://h/x:5", "h", 80, false},
                 {"https://x", "x", 443, true},
                 {"https://[::1]:8443/v1", "::1", 8443, true}};
     static const char *const BAD[] = {"ftp://x",     "x",          "http://",    "https://",
-                                      "https://:80", "http://:80", "http://x:0", "http://x:70000",
+                                      "https://:80", "http://:80", "http://x:0", "http://x:65536",
                                       "http://x:",   "http://[",   "http://[]"};
     struct api_client c;
     struct error err;
