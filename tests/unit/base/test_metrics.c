@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -122,10 +123,36 @@ static double value_of(const char *name) {
     return at ? strtod(at + len, NULL) : -1;
 }
 
+/* Tables of one name whose histograms have other bounds are not one. */
+TEST(metrics_of_other_bounds_are_other_metrics) {
+    static const double LOW[] = {1, 2, 0}, HIGH[] = {1, 7, 0};
+    static struct metric low[] = {{"trireme_test_bounds", "A.", METRIC_HISTOGRAM, .buckets = LOW}};
+    static struct metric high[] = {
+        {"trireme_test_bounds", "A.", METRIC_HISTOGRAM, .buckets = HIGH}};
+    metrics_register(low, 1);
+    metrics_register(high, 1);
+    metric_observe(&low[0], 1.5);
+    metric_observe(&high[0], 5);
+    const char *t = text();
+    EXPECT(strstr(t, "trireme_test_bounds_bucket{le=\"1\"} 0\ntrireme_test_bounds_bucket{le=\"2\"} "
+                     "1\ntrireme_test_bounds_bucket{le=\"+Inf\"} 1\n"));
+    EXPECT(strstr(t, "trireme_test_bounds_bucket{le=\"1\"} 0\ntrireme_test_bounds_bucket{le=\"7\"} "
+                     "1\ntrireme_test_bounds_bucket{le=\"+Inf\"} 1\n"));
+}
+
+/* Open ones, counted another way. */
+static int count_descriptors(void) {
+    int count = 0;
+    for (int fd = 0; fd < 4096; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
 TEST(metrics_process_values_are_real) {
     EXPECT(strstr(text(), "\ntrireme_build_info{version=\"" TRIREME_VERSION "\",compiler=\""));
     EXPECT(value_of("trireme_process_resident_bytes") > 500e3);
     double fds = value_of("trireme_process_open_fds");
+    EXPECT_EQ(fds, count_descriptors());
     FILE *f = fopen("/dev/null", "r");
     EXPECT_EQ(value_of("trireme_process_open_fds"), fds + 1);
     fclose(f);

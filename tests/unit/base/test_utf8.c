@@ -130,6 +130,22 @@ TEST(utf8_blocks_stop_at_the_right_byte) {
     EXPECT(stopped > 10000);
 }
 
+/* A character that is cut off is wrong wherever it stands, also in front of nothing but letters. */
+TEST(utf8_blocks_see_what_is_cut_off_in_front_of_letters) {
+    enum { LEN = 200 };
+    static const char *const CUT[] = {"\xc3",     "\xe2", "\xe2\x82",
+                                      "\xf0\x9f", "\xf0", "\xf0\x9f\x8c"};
+    uint8_t s[LEN];
+    for (size_t i = 0; i < ARRAY_LEN(CUT); i++)
+        for (size_t at = 0; at + 4 <= LEN; at++) {
+            size_t n = strlen(CUT[i]);
+            memset(s, 'a', sizeof s);
+            memcpy(s + at, CUT[i], n);
+            EXPECT_EQ(utf8_valid_prefix(s, sizeof s), at);
+            EXPECT_EQ(utf8_valid_prefix(s, at + n), at);
+        }
+}
+
 /* What blocks do not pass over is looked at byte by byte: right as well, but slow. */
 TEST(utf8_blocks_pass_over_characters_of_every_length) {
     enum { BEFORE = 8, LEN = 240 }; /* a multiple of 2, 3 and 4 */
