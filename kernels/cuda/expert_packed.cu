@@ -1,11 +1,7 @@
 /*
  * expert_packed.cu - the experts' products of a mixture (kernels/ops_expert.h: op_expert_linear) with
  * quantized weights in units (packed.cuh), on every GPU: linear_packed_mma.cu's product (packed_mma.cuh) for
- * slots of rows.
- *
- * The host does not know how many rows an expert has. A slot is up to TOKENS of one expert's rows: expert 0's
- * come first, as many slots as its rows fill, then expert 1's. A grid has slots for the worst case, and
- * blocks of slots past the last one have nothing to do.
+ * slots of rows (expert_slots.cuh).
  *
  * A block makes 64 features of up to TOKENS rows of one expert. Tiles of features are side by side in the
  * grid and slots follow each other: blocks that run at a time share rows of x, and those of one expert its
@@ -15,6 +11,7 @@
  * Cost: an expert's weights once for TOKENS of its rows. Launch: a grid of slots x [features / 64].
  * Tolerance: as linear_packed_mma.cu.
  */
+#include "kernels/cuda/expert_slots.cuh"
 #include "kernels/cuda/packed_mma.cuh"
 
 /* The experts' product as kernels get it; features, cols: of each expert. */
@@ -27,52 +24,6 @@ struct expert_call {
         tiles;                  /* tiles: of features, slots' blocks side by side */
     uint32_t group, group_bits; /* as packed_product has them */
 };
-
-/* Rows first .. first + TOKENS of those that expert has, the places [begin, end) of the plan. */
-struct expert_slot {
-    uint32_t expert, begin, end, first;
-    bool there;
-};
-
-/* Slot `slot`, the same for all lanes of a warp. A lane counts the slots of its share of the experts, which
- * follow each other; the one whose share holds the slot looks for it there. */
-template <uint32_t TOKENS>
-static __device__ __forceinline__ expert_slot slot_of(const struct expert_call &call,
-                                                      uint32_t slot) {
-    const uint32_t lane = threadIdx.x % 32, each = (call.expert_count + 31) / 32,
-                   from = min(lane * each, call.expert_count),
-                   to = min(from + each, call.expert_count);
-    auto slots = [&](uint32_t e) {
-        return (call.offsets[e + 1] - call.offsets[e] + TOKENS - 1) / TOKENS;
-    };
-    uint32_t own = 0;
-#pragma unroll 4
-    for (uint32_t e = from; e < to; e++)
-        own += slots(e);
-    uint32_t sum = own;
-    for (uint32_t by = 1; by < 32; by *= 2) {
-        const uint32_t other = __shfl_up_sync(0xffffffffu, sum, by);
-        sum += lane >= by ? other : 0;
-    }
-    const uint32_t before = sum - own,
-                   owners = __ballot_sync(0xffffffffu, before <= slot && slot < sum);
-    expert_slot found = {0, 0, 0, 0, owners != 0};
-    if (before <= slot && slot < sum) {
-        uint32_t left = slot - before;
-        found.expert = from;
-        while (left >= slots(found.expert))
-            left -= slots(found.expert++);
-        found.first = left * TOKENS;
-    }
-    /* one lane's, noughts elsewhere */
-    for (int by = 16; by; by >>= 1) {
-        found.expert |= __shfl_xor_sync(0xffffffffu, found.expert, by);
-        found.first |= __shfl_xor_sync(0xffffffffu, found.first, by);
-    }
-    found.begin = call.offsets[found.expert];
-    found.end = call.offsets[found.expert + 1];
-    return found;
-}
 
 /* The product of a slot's rows with features 64 `tile` .. of its expert, which lie in one segment: in shared
  * memory, so that it takes no registers. */
@@ -111,7 +62,8 @@ static __global__ __launch_bounds__(MMA_THREADS,
                                     BLOCKS) void expert_packed_kernel(struct expert_call call) {
     typedef mma_stage<W, TOKENS, BLOCKS, EXPERT_PRODUCT_BYTES> stage;
     DYNAMIC_SHARED(area);
-    const expert_slot slot = slot_of<TOKENS>(call, blockIdx.x / call.tiles);
+    const expert_slot slot =
+        slot_of<TOKENS>(call.offsets, call.expert_count, blockIdx.x / call.tiles);
     if (!slot.there)
         return;
     expert_product *mine = (expert_product *)(area + stage::SHARED);
@@ -123,12 +75,6 @@ static __global__ __launch_bounds__(MMA_THREADS,
 }
 
 /* ---- launching ---- */
-
-/* The most slots that `pairs` rows fill. */
-static inline uint64_t slots_at_most(uint64_t pairs, uint32_t experts, uint32_t tokens) {
-    const uint64_t most = pairs < experts ? pairs : experts;
-    return (pairs + most * (tokens - 1)) / tokens;
-}
 
 template <int A, int W, bool BY_128, int TOKENS, int BLOCKS>
 static void expert_launch(struct stream *s, const struct expert_call &call, uint64_t pairs) {
