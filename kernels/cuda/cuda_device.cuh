@@ -137,6 +137,8 @@ void cuda_expert_gather(struct stream *s, const struct op_expert_gather *a);
 void cuda_expert_linear(struct stream *s, const struct op_expert_linear *a);
 /* The same of weights in units (packed.cuh). */
 void expert_linear_packed(struct stream *s, const struct op_expert_linear *a);
+/* By tensor cores where weights and rows are of one 16-bit type (expert_mma.cu); false: they are not, nothing is done. */
+bool expert_linear_mma(struct stream *s, const struct op_expert_linear *a);
 void cuda_expert_combine(struct stream *s, const struct op_expert_combine *a);
 void cuda_clamped_swiglu(struct stream *s, const struct op_clamped_swiglu *a);
 void cuda_head_linear(struct stream *s, const struct op_head_linear *a);

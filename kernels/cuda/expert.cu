@@ -1,11 +1,11 @@
 /*
  * expert.cu - rows to experts, their products, and back (kernels/ops_expert.h).
  *
- * Row-wise operations: a value a thread, 256 a block. The product: a warp an output of an expert;
- * lane l sums columns l, l + 32, ..., then a fixed tree, for EXPERT_ROWS of the expert's rows at a
- * time. Weights are read once for EXPERT_ROWS rows. Types that are no plain numbers: a lane takes
- * runs of 32 columns and dequantizes each (dequantize.h). Tolerance: ops.h with 32 lanes. Weights in
- * units: expert_packed.cu.
+ * Row-wise operations: a value a thread, 256 a block. The product, where neither expert_packed.cu
+ * (weights in units) nor expert_mma.cu (weights and rows of one 16-bit type) makes it: a warp an output
+ * of an expert; lane l sums columns l, l + 32, ..., then a fixed tree, for EXPERT_ROWS of the expert's
+ * rows at a time. Weights are read once for EXPERT_ROWS rows. Types that are no plain numbers: a lane
+ * takes runs of 32 columns and dequantizes each (dequantize.h). Tolerance: ops.h with 32 lanes.
  */
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/dequantize.cuh"
@@ -151,7 +151,8 @@ void cuda_expert_linear(struct stream *s, const struct op_expert_linear *a) {
         expert_linear_packed(s, a);
         return;
     }
-    WITH_ACTIVATION(s->dev->activation_type, A, expert_linear<A>(s, a));
+    if (!expert_linear_mma(s, a))
+        WITH_ACTIVATION(s->dev->activation_type, A, expert_linear<A>(s, a));
 }
 
 /* ---- combine ---- */
