@@ -22,6 +22,7 @@ const struct option_foreign foreign_flags[] = {
     REFUSED("--no-enable-chunked-prefill", "prompts are always computed in pieces; --chunk-tokens "
                                            "and --max-step-tokens say how large"),
     NOTED("--enable-prefix-caching --cache-prompt", "beginnings of prompts are always kept"),
+    NOTED("--paged-attention", "keys and values always lie in blocks"),
     REFUSED("--no-enable-prefix-caching --disable-radix-cache --no-cache-prompt",
             "beginnings of prompts are always kept, for each API key apart; it changes no token. A "
             "request's cache_salt keeps its own apart"),

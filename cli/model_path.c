@@ -103,8 +103,8 @@ static int find(const char *given, bool download, char **path, char **public_nam
     if (is_bare_name(given))
         return error_set(
             err, ERR_NOT_FOUND,
-            "there is no file or folder '%s'; a model of a hub is ORG/NAME, and one of "
-            "Ollama's ollama:%s",
+            "cannot find the model '%s': no file or folder is called so; a model of a hub is "
+            "ORG/NAME, and one of Ollama's ollama:%s",
             given, given);
     if (!names_the_hub(given))
         return 0;

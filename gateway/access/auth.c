@@ -214,6 +214,10 @@ int auth_init(struct auth *a, const char *list, const char *path, struct error *
     a->is_file = !file_marks_equal(a->mark, (struct file_mark){0});
     int rc = read_keys(a, false, &a->keys, err);
     a->open = !a->keys.count;
+    if (!rc && a->open && (list || path)) /* --api-key "$KEY", where KEY is not set */
+        rc = error_set(err, ERR_INVALID,
+                       "the API key is empty; without --api-key and --api-key-file (and with "
+                       "TRIREME_API_KEY unset) the server is open to all");
     if (rc)
         auth_release(a);
     return rc;

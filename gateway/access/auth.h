@@ -65,7 +65,8 @@ struct auth {
     struct auth_keys keys; /* under the lock */
 };
 
-/* list, path: NULL or empty: none. Copies both. Where it fails there is nothing to release. */
+/* list, path: NULL: none; ERR_INVALID where one is given and neither has a key. Copies both. Where it fails there
+ * is nothing to release. */
 MUST_CHECK int auth_init(struct auth *auth, const char *list, const char *path, struct error *err);
 /* Whether the file is another one than when it was read last, and the same as a call ago: it is not
  * being written now. */

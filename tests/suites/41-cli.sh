@@ -87,6 +87,7 @@ check perplexity_without_a_text says 2 '--file' "$trireme" perplexity --model "$
 check run_without_words says 2 'give a model folder' "$trireme" run
 piped() { [ "$(echo 'Who are you?' | "$trireme" run "$model" -n 8 --temp 0)" = "$("$trireme" run "$model" 'Who are you?' -n 8 --temp 0)" ]; }
 check run_reads_a_pipe piped
+check an_empty_key_opens_no_server says 1 'the API key is empty' "$trireme" serve "$model" --api-key "" --port "$(free_port)" --run-dir "$dir/empty-key"
 check run_of_an_empty_pipe says 1 'standard input is empty' "$trireme" run "$model"
 check run_of_a_name_without_a_hub says 1 "one of Ollama's ollama:llama3.2" "$trireme" run llama3.2 hi
 check serve_of_a_name_without_a_hub says 1 "one of Ollama's ollama:llama3.2" "$trireme" serve llama3.2

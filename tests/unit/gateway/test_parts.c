@@ -79,10 +79,21 @@ TEST(keys_open_the_door) {
         EXPECT(!auth_check(&auth, no_key, bytes_str(refused_keys[i]), &tenant));
     EXPECT_EQ(auth_priority_min(&auth, tenant, 7), 7);
     auth_release(&auth);
-    EXPECT_EQ(auth_init(&auth, "", "", &err), 0);
+    EXPECT_EQ(auth_init(&auth, NULL, NULL, &err), 0);
     EXPECT(auth_check(&auth, bytes_of(NULL, 0), no_key, &tenant));
     EXPECT(u128_is_zero(tenant));
     auth_release(&auth);
+}
+
+/* A server that was given a key is open to nobody, and to nobody by accident. */
+TEST(keys_that_are_empty_are_refused) {
+    static const char *const EMPTY[][2] = {{"", NULL}, {" , ", NULL}, {NULL, ""}, {"", ""}};
+    for (size_t i = 0; i < ARRAY_LEN(EMPTY); i++) {
+        struct auth auth;
+        struct error err;
+        EXPECT_EQ(auth_init(&auth, EMPTY[i][0], EMPTY[i][1], &err), ERR_INVALID);
+        EXPECT(strstr(err.text, "the API key is empty"));
+    }
 }
 
 TEST(origins_are_origins) {
