@@ -163,10 +163,12 @@ static int make_add_line(const char *word, char *line, size_t size, struct error
     size_t len = comma ? (size_t)(comma - begin) : strlen(begin);
     char *given = mem_strndup(begin, len), *path = NULL, *found = NULL;
     int rc = model_path_find(given, &found, NULL, err);
-    if (!rc && !found && !(path = realpath(given, NULL)))
-        rc = error_set(
-            err, ERR_NOT_FOUND,
-            "which model? '%s' is neither one of this server, nor a path, nor a hub's name", word);
+    bool unknown = rc == ERR_NOT_FOUND && !hub_name_is_like(given);
+    if (unknown || (!rc && !found && !(path = realpath(given, NULL))))
+        rc = error_set(err, ERR_NOT_FOUND,
+                       "which model? '%s' is neither one of this server, nor a path, nor a hub's "
+                       "name (ORG/NAME, ollama:NAME)",
+                       word);
     if (!rc && snprintf(line, size, "add %.*s%s%s", (int)(begin - word), word, path ? path : given,
                         comma ? comma : "") >= (int)size)
         rc = error_set(err, ERR_LIMIT, "that is too long");

@@ -383,9 +383,10 @@ int supervisor_ask(const char *run_dir, const char *line, char *reply_text, size
         return rc;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&at, sizeof at))
-        rc = error_set_errno(
-            err, "no supervisor answers on '%s'; is trireme serve running with this --run-dir?",
-            at.sun_path);
+        rc = error_set(err, ERR_IO,
+                       "no supervisor answers on '%s' (%s); is trireme serve running with this "
+                       "--run-dir or --port?",
+                       at.sun_path, strerror(errno));
     char text[CONTROL_LINE_MAX + 2];
     int len = snprintf(text, sizeof text, "%s\n", line);
     if (!rc && send(fd, text, (size_t)len, MSG_NOSIGNAL) != len)

@@ -54,11 +54,11 @@ static bool read_config(struct json_reader *r, struct quantized_config *c) {
     return ev == JSON_OBJECT_END;
 }
 
+static bool find_config(struct json_reader *r, struct quantized_config *c);
+
 /* Finds quantization_config (or compression_config) at the top, or in text_config. */
-static bool find_config(struct json_reader *r, struct quantized_config *c) {
-    enum json_event ev = json_next(r);
-    if (ev != JSON_OBJECT_BEGIN)
-        return ev == JSON_NULL;
+static bool find_in_object(struct json_reader *r, struct quantized_config *c) {
+    enum json_event ev;
     while ((ev = json_next(r)) == JSON_KEY) {
         bool here = bytes_equal(r->text, bytes_str("quantization_config")) ||
                     bytes_equal(r->text, bytes_str("compression_config"));
@@ -69,16 +69,25 @@ static bool find_config(struct json_reader *r, struct quantized_config *c) {
     return ev == JSON_OBJECT_END;
 }
 
+static bool find_config(struct json_reader *r, struct quantized_config *c) {
+    enum json_event ev = json_next(r);
+    return ev == JSON_OBJECT_BEGIN ? find_in_object(r, c) : ev == JSON_NULL;
+}
+
 int quantized_config_read(struct quantized_config *c, struct bytes text, struct error *err) {
     static const char *const METHODS[] = {"",    "awq",   "gptq",         "compressed-tensors",
                                           "fp8", "mxfp4", "bitsandbytes", "fbgemm_fp8"};
     struct json_reader r;
     json_reader_init(&r, text, 0, 0);
-    bool ok = find_config(&r, c);
+    /* what is no object is refused where the spec is read */
+    bool ok = json_next(&r) != JSON_OBJECT_BEGIN || find_in_object(&r, c);
+    int rc = ok             ? 0
+             : r.error.code ? error_set(err, ERR_INVALID, "config.json: %s", r.error.text)
+                            : error_set(err, ERR_INVALID,
+                                        "config.json: 'quantization_config' cannot be understood");
     json_reader_release(&r);
-    if (!ok)
-        return error_set(err, ERR_INVALID,
-                         "config.json: 'quantization_config' cannot be understood");
+    if (rc)
+        return rc;
     for (size_t i = 0; i < ARRAY_LEN(METHODS); i++)
         if (!strcmp(c->method, METHODS[i]))
             return 0;

@@ -46,6 +46,17 @@ counts_values() {
     says 0 'weights         4.72 M' "$trireme" info "$dir/quantized/model.gguf"
 }
 check info_counts_values_not_blocks counts_values
+tells() { # tells TEXT COMMAND...: it prints TEXT
+    local text=$1 out
+    shift
+    out=$("$@" 2>&1)
+    [[ $out == *"$text"* ]] || { printf '%s' "$out"; return 1; }
+}
+info_of_config() { # info_of_config TEXT: of a folder whose config.json has it
+    mkdir -p "$dir/odd" && printf '%s' "$1" >"$dir/odd/config.json" && "$trireme" info "$dir/odd"
+}
+check info_of_an_empty_config tells "config.json: unexpected end of the text" info_of_config ""
+check info_of_a_config_that_is_a_list tells "config.json: expected an object" info_of_config "[]"
 check info_of_nothing says 1 'can be served   no' "$trireme" info "$dir"
 is_json() { # is_json EXPRESSION COMMAND...: the command prints a document d for which the expression is true
     local expression=$1
