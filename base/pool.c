@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -100,6 +99,15 @@ static void *help(void *arg) {
     return NULL;
 }
 
+int thread_start(pthread_t *out, void *(*run)(void *), void *arg) {
+    enum { GUARD_BYTES = 2 << 20 };
+    pthread_attr_t attributes;
+    CHECK(!pthread_attr_init(&attributes) && !pthread_attr_setguardsize(&attributes, GUARD_BYTES));
+    int rc = pthread_create(out, &attributes, run, arg);
+    pthread_attr_destroy(&attributes);
+    return rc;
+}
+
 /* Signals are the main thread's, except those that a fault raises where it happens. */
 static void start_helpers(struct thread_pool *pool) {
     static const int FAULTS[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP, SIGSYS};
@@ -111,7 +119,7 @@ static void start_helpers(struct thread_pool *pool) {
     for (int i = 0; i < pool->thread_count - 1; i++) {
         struct helper *h = &pool->helpers[i];
         *h = (struct helper){.pool = pool, .idx = i + 1};
-        int rc = pthread_create(&h->thread, NULL, help, h);
+        int rc = thread_start(&h->thread, help, h);
         CHECK_MSG(rc == 0, "cannot start thread %d of a pool: %s", i + 1, strerror(rc));
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);

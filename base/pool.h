@@ -9,7 +9,13 @@
 #ifndef BASE_POOL_H
 #define BASE_POOL_H
 
+#include <pthread.h>
+
 #include "base/base.h"
+
+/* pthread_create for a thread that may run kernels, whose frames are not looked through page by page
+ * (kernels/folder.cmake): below its stack lies a guard that none of them steps over. 0, or an errno. */
+MUST_CHECK int thread_start(pthread_t *out, void *(*run)(void *), void *arg);
 
 struct thread_pool;
 struct thread_pool *thread_pool_new(int thread_count,

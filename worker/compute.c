@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/pool.h"
 #include "proto/codec.h"
 #include "worker/hooks.h"
 #include "worker/worker_metrics.h"
@@ -254,7 +255,7 @@ int compute_start(struct compute **out, const struct worker_settings *settings,
     arena_init(&c->arena, PLAN_ARENA_BYTES, PLAN_ARENA_CALLS);
     buf_init(&c->job.payload, 0);
     buf_init(&c->answer.payload, 0);
-    if (pthread_create(&c->thread, NULL, compute_main, c)) {
+    if (thread_start(&c->thread, compute_main, c)) {
         arena_release(&c->arena);
         mem_free(c);
         return error_set(err, ERR_IO, "cannot start the compute thread");

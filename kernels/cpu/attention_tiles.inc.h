@@ -533,10 +533,11 @@ static void attend_tile_queries(const struct attention_task *task, const struct 
     char totals[TILE_TOTALS_BYTES] __attribute__((aligned(64)));
     struct tile_space space;
     struct tile_queries qs;
-    struct tile_partials p = {0};
+    struct tile_partials p;
     take_queries(a, u, first_query, &qs);
     for (uint32_t i = 0; i < qs.count; i++)
         p.of[i] = (struct partial *)(totals + i * PARTIAL_BYTES(dim));
+    memset(p.into, 0, qs.count * sizeof *p.into);
     for (uint32_t start = first / ATTENTION_SPLIT * ATTENTION_SPLIT; start <= last;
          start += ATTENTION_SPLIT) {
         if (!look_at_split(a, u, first_query, start, &qs))
@@ -569,7 +570,7 @@ static void attend_tile_unit(const struct attention_task *task, const struct att
     uint32_t group = a->heads / a->kv->kv_heads, start = split * ATTENTION_SPLIT;
     struct tile_space space;
     struct tile_queries qs;
-    struct tile_partials p = {0};
+    struct tile_partials p;
     for (uint32_t first = 0; first < u->rows * group; first += tile_queries_of(a->kv->head_dim)) {
         take_queries(a, u, first, &qs);
         if (!look_at_split(a, u, first, start, &qs))
@@ -577,6 +578,7 @@ static void attend_tile_unit(const struct attention_task *task, const struct att
         for (uint32_t i = 0; i < qs.count; i++)
             p.of[i] = partial_at(task, u->row + (first + i) / group,
                                  u->g * group + (first + i) % group, split);
+        memset(p.into, 0, qs.count * sizeof *p.into);
         attend_tile_split(&(struct tile_split){.a = a,
                                                .qs = &qs,
                                                .space = &space,

@@ -165,3 +165,20 @@ TEST(a_thread_that_gives_way_does_so_alone) {
     EXPECT(nice > before || before >= 5); /* whoever runs the tests may have given way already */
     EXPECT_EQ(getpriority(PRIO_PROCESS, 0), before);
 }
+
+static void *read_guard(void *bytes) {
+    pthread_attr_t own;
+    if (!pthread_getattr_np(pthread_self(), &own)) {
+        pthread_attr_getguardsize(&own, bytes);
+        pthread_attr_destroy(&own);
+    }
+    return NULL;
+}
+
+TEST(a_thread_that_runs_kernels_has_a_guard_larger_than_their_frames) {
+    size_t bytes = 0;
+    pthread_t thread;
+    EXPECT_EQ(thread_start(&thread, read_guard, &bytes), 0);
+    pthread_join(thread, NULL);
+    EXPECT(bytes >= (size_t)1 << 20); /* -Wframe-larger-than of kernels/folder.cmake */
+}
