@@ -5,8 +5,8 @@
  * vectors of 4 * LANES bytes:
  *
  *   vq, vi, vf    bytes, int32, f32; vectors of the compiler's, so +, &, >> are lane by lane
- *   vs, vn        sums of u * x over the four bytes of a lane, u unsigned; its numbers, int16 for two
- *                 bytes each or int32, which wrap: between the steps a sum may be too large for them,
+ *   vs, vn        sums of u * x over the four bytes of a lane, u unsigned; its numbers, uint16 for two
+ *                 bytes each or uint32, which wrap: between the steps a sum may be too large for them,
  *                 not at the end. s_first, then s_add, s_behind: s_first after a start; s_end gives
  *                 them as int32
  *   s_start       its numbers moved up by so many bits, of sums that are the same in every lane
@@ -16,7 +16,7 @@
  *                 from -127
  *   SUMS_5        so many s_add of u < 32 fit a number that does not wrap
  *   STREAMS       so many rows at most meet weights straight from memory: 1 where more were not
- *                 measured, 4, or 16 (KIND_4 alone, 8 of others)
+ *                 measured, 4, or 16 (STREAMED_ROWS has each kind's)
  *   q_word        the 4 bytes at p in every lane;  q_lookup  table[index], indexes below 16
  *   i_bytes, f_bytes, f_signed  LANES bytes at p, unsigned or signed: GCC 12 converts its own vectors
  *                 of bytes one by one
@@ -135,7 +135,8 @@ struct dots {
     const float *d;       /* its scale, with the other arrays of int8_scales behind it */
     size_t array;         /* items from one of these to the next */
     size_t stride;        /* bytes from row to row */
-    float *acc;           /* [rows][2 * LANES], goes on */
+    float *acc;           /* [rows][2 * LANES] */
+    bool begins;          /* with zeros in place of acc, which else goes on */
     const uint8_t *ahead; /* packed weights to fetch meanwhile, evenly */
     uint32_t ahead_lines;
 };
@@ -238,15 +239,19 @@ ALWAYS_INLINE void dot_block(const enum kind kind, const int rows, const struct 
         dot_span(kind, rows, 1, w, x, d, m, acc);
 }
 
+ALWAYS_INLINE void begin_sums(const int rows, const struct dots *m, vf (*acc)[2]) {
+    UNROLL
+    for (int i = 0; i < 2 * rows; i++)
+        acc[i / 2][i % 2] = m->begins ? f_set(0) : f_at(m->acc + i * LANES);
+}
+
 /* `lines` of the cache are asked for at each block. */
 ALWAYS_INLINE void dot(const enum kind kind, const int rows, const struct dots *m, uint32_t lines) {
     const int8_t *x = m->x;
     const float *d = m->d;
     const uint8_t *ahead = m->ahead;
     vf acc[ROWS_MAX][2];
-    UNROLL
-    for (int i = 0; i < 2 * rows; i++)
-        acc[i / 2][i % 2] = f_at(m->acc + i * LANES);
+    begin_sums(rows, m, acc);
     for (const struct pair *w = m->w; w < m->w + m->blocks; w++, x += 32, d++) {
         for (uint32_t i = 0; i < lines; i++, ahead += 64)
             __builtin_prefetch(ahead, 0, 2);
@@ -263,14 +268,23 @@ ALWAYS_INLINE void skip_rows(struct dots *m, uint32_t rows) {
     m->acc += rows * 2 * LANES;
 }
 
-/* All tiles of rows ask for what lies ahead, or the first would wait for it and the others leave
- * memory idle. */
+/* How many lines each block of a tile of rows asks for: all tiles ask for what lies ahead, or the
+ * first would wait for it and the others leave memory idle. */
+static uint32_t lines_of_tile(const struct dots *m, uint32_t rows) {
+    uint32_t blocks = m->blocks * ((rows + ROWS_MAX - 1) / ROWS_MAX);
+    return (m->ahead_lines + blocks - 1) / blocks;
+}
+static void skip_tile(struct dots *m, uint32_t rows, uint32_t lines) {
+    skip_rows(m, rows);
+    m->ahead += (size_t)lines * m->blocks * 64;
+    m->ahead_lines -= MIN(m->ahead_lines, lines * m->blocks);
+}
+
 #define DOT_ROWS(kind, name)                                                                       \
     static void dot_rows_##name(const struct dots *first, uint32_t rows) {                         \
         struct dots m = *first;                                                                    \
-        for (uint32_t tiles = (rows + ROWS_MAX - 1) / ROWS_MAX; tiles; tiles--) {                  \
-            uint32_t n = MIN(rows, (uint32_t)ROWS_MAX), blocks = m.blocks * tiles,                 \
-                     lines = (m.ahead_lines + blocks - 1) / blocks;                                \
+        while (rows) {                                                                             \
+            uint32_t n = MIN(rows, (uint32_t)ROWS_MAX), lines = lines_of_tile(&m, rows);           \
             switch (n) {                                                                           \
             case 1: dot(kind, 1, &m, lines); break;                                                \
             case 2: dot(kind, 2, &m, lines); break;                                                \
@@ -278,10 +292,8 @@ ALWAYS_INLINE void skip_rows(struct dots *m, uint32_t rows) {
             case 4: dot(kind, 4, &m, lines); break;                                                \
             default: break;                                                                        \
             }                                                                                      \
-            skip_rows(&m, n);                                                                      \
+            skip_tile(&m, n, lines);                                                               \
             rows -= n;                                                                             \
-            m.ahead += (size_t)lines * m.blocks * 64;                                              \
-            m.ahead_lines -= MIN(m.ahead_lines, lines * m.blocks);                                 \
         }                                                                                          \
     }
 DOT_ROWS(KIND_4, 4)
@@ -329,16 +341,46 @@ static void (*const ROW_DOTS[])(const struct dots *first,
 #endif
 INT8_TYPES(UNPACK_UNIT)
 
+/* The first ROWS_MAX rows meet packed units while these become bytes, at m->w, for the rows behind
+ * them: what unpacks and what multiplies are for the most part other ports of a processor. */
+#define UNPACK_DOT(name, kind)                                                                     \
+    static void unpack_dot_##name(const uint8_t *unit, size_t half_bytes, uint32_t unit_blocks,    \
+                                  const struct dots *m, uint32_t lines, struct pair *w) {          \
+        const int8_t *x = m->x;                                                                    \
+        const float *d = m->d;                                                                     \
+        const uint8_t *ahead = m->ahead;                                                           \
+        vf acc[ROWS_MAX][2];                                                                       \
+        begin_sums(ROWS_MAX, m, acc);                                                              \
+        for (const struct pair *end = w + m->blocks; w < end; unit += 2 * half_bytes) {            \
+            for (uint32_t g = 0; g < unit_blocks; g++, w++, x += 32, d++) {                        \
+                for (uint32_t i = 0; i < lines; i++, ahead += 64)                                  \
+                    __builtin_prefetch(ahead, 0, 2);                                               \
+                unpack_##name(unit, g, &w->half[0]);                                               \
+                unpack_##name(unit + half_bytes, g, &w->half[1]);                                  \
+                dot_block(kind, ROWS_MAX, w, x, d, m, acc);                                        \
+            }                                                                                      \
+        }                                                                                          \
+        memcpy(m->acc, acc, sizeof acc);                                                           \
+    }
+#if STREAMS > 1
+INT8_TYPES(UNPACK_DOT)
+#define UNPACK_DOT_OF(name) unpack_dot_##name
+#else
+#define UNPACK_DOT_OF(name) NULL
+#endif
+
 /* A few rows and a packed panel: a block goes from memory to registers, and its rows in as many
  * tiles as they need. `m` is without weights; its blocks are all of the rows'. Memory ahead is asked
  * for block by block: all of a unit's lines at once hold up the loads behind them. */
 #define TILES_OF(rows)    (((rows) + ROWS_MAX - 1) / ROWS_MAX)
 #define ROWS_A_TILE(rows) (((rows) + TILES_OF(rows) - 1) / TILES_OF(rows))
+/* More than twelve rows fill the first cache, and take so long over a block that less is enough. */
+#define STREAM_AHEAD(rows) ((rows) > 12 ? FETCH_AHEAD : 2 * FETCH_AHEAD)
 #define STREAM_ROWS(rows, name, kind)                                                              \
     static void stream_##rows##_##name(const uint8_t *unit, size_t half_bytes,                     \
                                        uint32_t unit_blocks, const struct dots *m) {               \
         const size_t share = 2 * half_bytes / unit_blocks;                                         \
-        const uint8_t *ahead = unit + FETCH_AHEAD;                                                 \
+        const uint8_t *ahead = unit + STREAM_AHEAD(rows);                                          \
         vf acc[rows][2];                                                                           \
         UNROLL                                                                                     \
         for (int i = 0; i < 2 * (rows); i++)                                                       \
@@ -364,8 +406,8 @@ INT8_TYPES(UNPACK_UNIT)
 #define STREAMED_ROWS(kind)                                                                        \
     (STREAMS == 1                       ? 1                                                        \
      : HAS_MINIMA(kind) && STREAMS == 4 ? 3                                                        \
-     : (kind) == KIND_HALVES            ? MIN(STREAMS - 1, 4)                                      \
-     : HAS_MINIMA(kind)                 ? 4                                                        \
+     : (kind) == KIND_HALVES            ? MIN(STREAMS - 1, 6)                                      \
+     : HAS_MINIMA(kind)                 ? MIN(STREAMS, 12)                                         \
      : (kind) == KIND_4                 ? STREAMS                                                  \
                                         : MIN(STREAMS, 8))
 #define IF_STREAMED(kind, rows, function) (STREAMED_ROWS(kind) >= (rows) ? (function) : NULL)
@@ -400,15 +442,18 @@ INT8_TYPES(UNPACK_UNIT)
 #endif
 INT8_TYPES(STREAM_PANEL)
 
+typedef void (*stream_fn)(const uint8_t *unit, size_t half_bytes, uint32_t unit_blocks,
+                          const struct dots *m);
 static const struct {
     /* for vectors, for tiles */
     void (*unpack[2])(const uint8_t *unit, size_t half_bytes, uint32_t blocks, struct pair *out);
-    /* for one row, two and so on */
-    void (*stream[STREAMS])(const uint8_t *unit, size_t half_bytes, uint32_t unit_blocks,
-                            const struct dots *m);
+    stream_fn stream[STREAMS]; /* for one row, two and so on */
+    void (*unpack_dot)(const uint8_t *unit, size_t half_bytes, uint32_t unit_blocks,
+                       const struct dots *m, uint32_t lines, struct pair *w);
     enum kind kind;
 } TYPES[STORAGE_TYPE_COUNT] = {
-#define TYPE_ROW(name, kind) [STORAGE_##name] = {UNPACK_PAIR(name), STREAM_TABLE(name, kind), kind},
+#define TYPE_ROW(name, kind)                                                                       \
+    [STORAGE_##name] = {UNPACK_PAIR(name), STREAM_TABLE(name, kind), UNPACK_DOT_OF(name), kind},
     INT8_TYPES(TYPE_ROW)
 #undef TYPE_ROW
 };
@@ -477,6 +522,35 @@ static void put_outputs(const struct int8_product *job, const struct panel *p, u
     }
 }
 
+/* So many rows, or the first STREAMS of more, straight from memory. NULL: by tiles. Up to half
+ * as many more meet the panel, which is near by then, in a second go. */
+static stream_fn stream_of(enum storage_type type, uint32_t rows) {
+    if (rows <= STREAMS)
+        return TYPES[type].stream[rows - 1];
+    return STREAMS == 16 && rows <= STREAMS * 3 / 2 ? TYPES[type].stream[STREAMS - 1] : NULL;
+}
+
+static void stream_panel(const struct int8_product *job, const struct panel *p) {
+    size_t half = (size_t)p->layout.row_bytes * LANES;
+    uint32_t blocks = p->w->cols / 32;
+    enum storage_type type = segment_type(p->w, p->segment);
+    float acc[STREAMS * 2 * LANES] __attribute__((aligned(64)));
+    for (uint32_t t = 0, rows; t < job->x.row_count; t += rows) {
+        rows = MIN(job->x.row_count - t, (uint32_t)STREAMS);
+        uint32_t with_spare = rows;
+        while (!TYPES[type].stream[with_spare - 1])
+            with_spare++;
+        TYPES[type].stream[with_spare - 1](packed_unit(p, 0), half, p->layout.unit_cols / 32,
+                                           &(struct dots){.blocks = blocks,
+                                                          .x = int8_values(&job->x, t),
+                                                          .d = int8_scales(&job->x, t),
+                                                          .array = blocks,
+                                                          .stride = job->x.stride,
+                                                          .acc = acc});
+        put_outputs(job, p, t, rows, acc);
+    }
+}
+
 static void int8_multiply(const struct int8_product *job, uint32_t segment, uint32_t panel) {
     struct panel p = {.w = job->w,
                       .segment = &job->w->segments[segment],
@@ -491,19 +565,8 @@ static void int8_multiply(const struct int8_product *job, uint32_t segment, uint
     struct pair w[CHUNK_BLOCKS + 1]; /* tiles take two blocks at a time */
     float acc[INT8_ROWS * 2 * LANES] __attribute__((aligned(64)));
     enum storage_type type = segment_type(p.w, p.segment);
-    if (p.segment->packed && job->x.row_count <= STREAMS &&
-        TYPES[type].stream[job->x.row_count - 1]) {
-        size_t half = (size_t)p.layout.row_bytes * LANES;
-        TYPES[type].stream[job->x.row_count - 1]((const uint8_t *)p.segment->packed +
-                                                     (size_t)panel * units * 2 * half,
-                                                 half, p.layout.unit_cols / 32,
-                                                 &(struct dots){.blocks = cols / 32,
-                                                                .x = int8_values(&job->x, 0),
-                                                                .d = int8_scales(&job->x, 0),
-                                                                .array = cols / 32,
-                                                                .stride = job->x.stride,
-                                                                .acc = acc});
-        put_outputs(job, &p, 0, job->x.row_count, acc);
+    if (p.segment->packed && stream_of(type, job->x.row_count)) {
+        stream_panel(job, &p);
         return;
     }
     void (*dot_rows)(const struct dots *first, uint32_t rows) = ROW_DOTS[p.kind];
@@ -516,11 +579,9 @@ static void int8_multiply(const struct int8_product *job, uint32_t segment, uint
 #endif
     for (uint32_t t = 0; t < job->x.row_count; t += INT8_ROWS) {
         uint32_t rows = MIN(job->x.row_count - t, (uint32_t)INT8_ROWS);
-        memset(acc, 0, (size_t)rows * 2 * BYTES);
         for (uint32_t unit = 0; unit < units; unit += chunk) {
             uint32_t count = MIN(units - unit, chunk);
             uint32_t at = unit * p.layout.unit_cols;
-            unpack_units(&p, unit, count, w);
             if (unit + count == units)
                 fetch_outputs(job, &p, t, rows);
             struct dots m = {.w = w,
@@ -529,12 +590,23 @@ static void int8_multiply(const struct int8_product *job, uint32_t segment, uint
                              .d = int8_scales(&job->x, t) + at / 32,
                              .array = cols / 32,
                              .stride = job->x.stride,
-                             .acc = acc};
+                             .acc = acc,
+                             .begins = unit == 0};
             if (p.segment->packed) {
                 m.ahead = packed_unit(&p, unit + count) + FETCH_AHEAD;
                 m.ahead_lines = count * 2 * p.layout.row_bytes * LANES / 64;
             }
-            dot_rows(&m, rows);
+            uint32_t left = rows;
+            if (p.segment->packed && TYPES[type].unpack_dot && rows >= ROWS_MAX) {
+                uint32_t lines = lines_of_tile(&m, rows);
+                TYPES[type].unpack_dot(packed_unit(&p, unit), (size_t)p.layout.row_bytes * LANES,
+                                       p.layout.unit_cols / 32, &m, lines, w);
+                skip_tile(&m, ROWS_MAX, lines);
+                left -= ROWS_MAX;
+            } else {
+                unpack_units(&p, unit, count, w);
+            }
+            dot_rows(&m, left);
         }
         put_outputs(job, &p, t, rows, acc);
     }

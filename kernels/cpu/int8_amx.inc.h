@@ -71,7 +71,7 @@ ALWAYS_INLINE void dot_half(const enum kind kind, const int rows, const struct d
     vf acc[TILE];
     UNROLL
     for (int r = 0; r < rows; r++)
-        acc[r] = f_at(carry + r * 2 * LANES);
+        acc[r] = m->begins ? f_set(0) : f_at(carry + r * 2 * LANES);
     block_sums(kind, m->w, half, m->x, m->stride, &sums[0]);
     for (uint32_t b = 0; b < m->blocks; b += 2) {
         if (b + 2 < m->blocks)

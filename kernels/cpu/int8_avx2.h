@@ -22,9 +22,9 @@ typedef int32_t vi __attribute__((vector_size(32)));
 typedef float vf __attribute__((vector_size(32)));
 typedef __m256i vs;
 #if DOT_8
-typedef vi vn;
+typedef vu vn;
 #else
-typedef int16_t vn __attribute__((vector_size(32)));
+typedef uint16_t vn __attribute__((vector_size(32)));
 #endif
 
 /* Keeps the compiler from making a tree of a chain of sums, for which it has no registers. */

@@ -25,9 +25,9 @@ typedef int32_t vi __attribute__((vector_size(64)));
 typedef float vf __attribute__((vector_size(64)));
 typedef __m512i vs;
 #if DOT_8
-typedef vi vn;
+typedef vu vn;
 #else
-typedef int16_t vn __attribute__((vector_size(64)));
+typedef uint16_t vn __attribute__((vector_size(64)));
 #endif
 
 /* Keeps the compiler from making a tree of a chain of sums, for which it has no registers. */

@@ -14,7 +14,8 @@ typedef uint8_t vq __attribute__((vector_size(4 * LANES)));
 typedef uint32_t vu __attribute__((vector_size(4 * LANES)));
 typedef int32_t vi __attribute__((vector_size(4 * LANES)));
 typedef float vf __attribute__((vector_size(4 * LANES)));
-typedef vi vs, vn;
+typedef vi vs;
+typedef vu vn;
 
 #define INLINE static inline __attribute__((always_inline))
 INLINE vs s_add(vs s, vq u, vq x) {
@@ -32,7 +33,7 @@ INLINE vi s_end(vs s) {
     return s;
 }
 INLINE vs s_start(vn sums, int bits) {
-    return sums << bits;
+    return (vs)(sums << bits);
 }
 INLINE void s_sums(const int8_t *values, const struct int8_scale *s, void *whole, void *first) {
     int8_sums_32(s, whole, first);
