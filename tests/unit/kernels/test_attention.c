@@ -1,5 +1,6 @@
 /* Rotary angles, cache writes and paged attention: each instruction set against the scalar
  * definition; bits against batching. */
+#include "kernels/ref/ref.h"
 #include "kernels/scalar_math.h"
 #include "rig.h"
 
@@ -471,6 +472,48 @@ TEST(a_value_that_is_not_finite_stays_in_its_sequence) {
                    isfinite(out[96 + i]));
         unguard(qkv);
         unguard(out);
+        scene_release(&s);
+    }
+}
+
+/* Numbers at the borders of f16, then any bits. */
+static float border_value(uint32_t i) {
+    static const float borders[] = {0,           -0.0f,           65504,     65519.99f,
+                                    -65520,      3e38f,           INFINITY,  -INFINITY,
+                                    0x1p-14f,    0x1.ffcp-15f,    0x1p-24f,  0x1p-25f,
+                                    -0x1.8p-24f, 0x1.000002p-25f, 0x1p-140f, 2049};
+    uint32_t bits = (uint32_t)check_random();
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return i < ARRAY_LEN(borders)        ? borders[i]
+           : i == ARRAY_LEN(borders)     ? NAN
+           : i == ARRAY_LEN(borders) + 1 ? -NAN
+                                         : value;
+}
+
+TEST(a_cache_of_f16_holds_what_the_definition_rounds_to) {
+    enum { TOKENS = 16, POSITION = 5 };
+    FOR_EACH_ISA(isa)
+    for (uint32_t dim = 4; dim <= 64; dim += 20) {
+        struct scene s;
+        scene_init(&s, isa, 1, STORAGE_F16, 1, 1, dim, TOKENS);
+        float *qkv = guarded(3 * (size_t)dim);
+        uint16_t expected[3 * 64];
+        for (uint32_t i = 0; i < 3 * dim; i++) {
+            qkv[i] = border_value(i % 64);
+            storage_put(STORAGE_F16, expected, i, qkv[i]);
+        }
+        uint32_t slot = 1, position = POSITION;
+        struct step_batch batch = {.row_count = 1, .slots = &slot, .positions = &position};
+        s.b.dev->ops->rope_kv(
+            s.b.stream, &(struct op_rope_kv){.qkv = qkv, .heads = 1, .kv = &s.kv, .batch = &batch});
+        const uint16_t *k = kv_layer(&s.kv, slot, position), *v = k + (size_t)dim * TOKENS;
+        for (uint32_t d = 0; d < dim; d++)
+            EXPECT(k[(size_t)d * TOKENS + POSITION] == expected[dim + d] &&
+                   k[(size_t)d * TOKENS + POSITION + 1] == 0xffff);
+        EXPECT(!memcmp(v + (size_t)POSITION * dim, expected + 2 * dim, 2 * (size_t)dim));
+        EXPECT(v[(size_t)(POSITION + 1) * dim] == 0xffff);
+        unguard(qkv);
         scene_release(&s);
     }
 }
