@@ -13,11 +13,12 @@ import machine_code
 from machine_code import count, loops
 
 KERNEL = re.compile(
-    r"Function : \S*?(linear_packed_mma_kernel|expert_packed_kernel|linear_rows_kernel|linear_tiles_kernel|attention_decode_kernel|attention_prompt_kernel)I((?:L[ib]\d+E)+)E"
+    r"Function : \S*?(linear_packed_mma_kernel|expert_packed_kernel|expert_mma_kernel|linear_rows_kernel|linear_tiles_kernel|attention_decode_kernel|attention_prompt_kernel)I((?:L[ib]\d+E)+)E"
 )
 # Instructions of the smallest loop, with all ways through it: at least a fifth above what there was at first, on sm_80 and on sm_120
 # (docs/gpu-registers.md). By rows of a block; by head size (prompts: as the kernel rounds it up).
 PACKED = {8: 290, 32: 400, 64: 470}
+EXPERTS = {8: 122, 32: 118, 64: 170, 128: 148}
 DECODE = {64: 1900, 80: 2500, 96: 2500, 112: 2500, 128: 2350, 160: 2750, 192: 2550, 256: 2950}
 PROMPT = {64: 2850, 128: 3450, 256: 2650}
 
@@ -39,6 +40,8 @@ def hot(code):
 def budget(kind, numbers, products):
     if kind in ("linear_packed_mma_kernel", "expert_packed_kernel"):
         return PACKED[numbers[3]]
+    if kind == "expert_mma_kernel":
+        return EXPERTS[numbers[1]]
     if kind == "attention_decode_kernel":
         return DECODE[numbers[2]]
     if kind == "attention_prompt_kernel":

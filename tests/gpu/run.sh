@@ -173,7 +173,7 @@ export HERE emulated python work weights device
 # --- right: without this, no figure means anything ---
 quantized=packed # weights in units: test_packed asks for a Hopper GPU, on others test_packed_mma has what there is
 case $isa in sm_90*) ;; *) quantized='packed packed_mma' ;; esac
-right="rows linear $quantized expert_packed fp8 attention sample model step"
+right="rows linear $quantized expert_packed expert_mma fp8 attention sample model step"
 for test in $right; do step "kernels.$test" 20 60 kernel_test "$test"; done
 step e2e 40 120 end_to_end
 # --- fast: the figures that decide what to mend first ---
