@@ -455,3 +455,22 @@ TEST(heads_are_divided_with_their_groups) {
         }
     }
 }
+
+/* Kernels that multiply experts in units of 64 features by 64 columns (kernels/cuda/expert_packed.cu) take every
+ * rank's part: gpt-oss, Qwen3-30B-A3B, DeepSeek-V2-Lite, Nemotron 3, Mixtral, and the blocks their files have. */
+TEST(parts_of_experts_are_whole_units_of_the_kernels) {
+    static const uint32_t WIDTHS[][2] = {
+        {2880, 32}, {768, 32}, {1408, 128}, {1856, 0}, {14336, 256}};
+    for (size_t k = 0; k < ARRAY_LEN(WIDTHS); k++)
+        for (uint32_t tp = 2; tp <= 8; tp++) {
+            uint32_t at = 0;
+            for (uint32_t rank = 0; rank < tp; rank++) {
+                const struct shard s = {.rank = rank, .tp = tp, .block = WIDTHS[k][1]};
+                const struct shard_range own = shard_expert(&s, WIDTHS[k][0]);
+                EXPECT_EQ(own.first, at);
+                EXPECT(own.count > 0 && own.count % 64 == 0);
+                at += own.count;
+            }
+            EXPECT_EQ(at, WIDTHS[k][0]);
+        }
+}
