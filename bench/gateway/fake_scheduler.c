@@ -256,7 +256,13 @@ static void send_status(struct fake_scheduler *f, struct u128 peer) {
                                       .max_context = f->config.max_context,
                                       .logits_width = f->config.logits_width,
                                       .replicas_ready = atomic_load(&f->ready) ? 1 : 0,
-                                      .replicas_known = 1};
+                                      .replicas_known = 1,
+                                      .running = f->config.load.running,
+                                      .waiting = f->config.load.waiting,
+                                      .slots = f->config.load.slots,
+                                      .blocks = f->config.load.blocks,
+                                      .blocks_used = f->config.load.blocks_used,
+                                      .block_tokens = f->config.load.block_tokens};
     struct wire_status status = {.models = &model,
                                  .model_count = f->config.silent_about_models ? 0 : 1,
                                  .running = (uint32_t)f->sequences.count,

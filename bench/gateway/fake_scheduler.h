@@ -36,6 +36,10 @@ struct fake_config {
     bool with_logprobs;       /* make some when asked */
     bool echo;                /* the answer is the prompt itself, then a stop token */
     bool takes_any;           /* tokens that a gateway holds may be others than the fake's own */
+    struct fake_load {
+        uint32_t running, waiting, slots, block_tokens;
+        uint64_t blocks, blocks_used;
+    } load; /* what Status tells of the model */
 };
 void fake_config_init(struct fake_config *config);
 
