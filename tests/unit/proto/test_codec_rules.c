@@ -122,6 +122,13 @@ TEST(rules_of_sampling) {
     JUDGE(sampling, PLAIN, m.bad_words = U32S(1, 9, 2, 9, 9), NULL);
     JUDGE(sampling, PLAIN, m.bad_words = U32S(1, 9, 0), "bad words");
     JUDGE(sampling, PLAIN, m.bad_words = U32S(1, 9, 2, 9), "bad words");
+    for (uint32_t count = 0; count <= WIRE_BAD_WORD_TOKENS_MAX + 1; count++) {
+        uint32_t word[WIRE_BAD_WORD_TOKENS_MAX + 2] = {count}; /* and so many tokens */
+        bool good = count >= 1 && count <= WIRE_BAD_WORD_TOKENS_MAX;
+        JUDGE(sampling, PLAIN, m.bad_words = ((struct u32s){word, count + 1}),
+              good ? NULL : "bad words");
+        JUDGE(sampling, PLAIN, m.bad_words = ((struct u32s){word, MAX(count, 1u)}), "bad words");
+    }
     JUDGE(sampling, PLAIN, m.typical_p = 1, NULL);
     JUDGE(sampling, PLAIN, m.typical_p = -0.01f, "typical_p or xtc");
     JUDGE(sampling, PLAIN, m.xtc_probability = 1.01f, "typical_p or xtc");

@@ -16,6 +16,17 @@ TEST(frame_comes_back) {
     EXPECT_EQ(frame_read(bytes_of(header, FRAME_BYTES), (struct bytes){0}, &frame), 0);
 }
 
+/* The version of a later build is told, and is no reason to refuse. */
+TEST(frame_tells_the_minor_version) {
+    struct frame frame;
+    struct bytes payload = bytes_of("payload", 7);
+    uint8_t header[FRAME_BYTES];
+    frame_write(header, 7, (struct epoch){3, {1, 2}}, payload);
+    header[5] = 77; /* behind the four bytes of the magic number and the major version */
+    EXPECT_EQ(frame_read(bytes_of(header, FRAME_BYTES), payload, &frame), 0);
+    EXPECT_EQ(frame.minor, 77);
+}
+
 TEST(frame_refuses_what_is_wrong) {
     uint8_t header[FRAME_BYTES], wrong[FRAME_BYTES];
     struct bytes payload = bytes_str("some payload");

@@ -96,6 +96,33 @@ TEST(liveness_of_a_quiet_peer_is_asked_seldom) {
     EXPECT(liveness_tick(&l, now += 1000) && liveness_is_dead(&l, &peer));
 }
 
+/* To the millisecond: when quiet begins, and when a quiet peer is told something again, which is half a
+ * heartbeat before the longer time is over, so that it is not the next tick's. */
+TEST(liveness_of_a_quiet_peer_has_its_moments) {
+    struct liveness l;
+    struct liveness_peer peer = {
+        .knows_quiet = true, .idle = true, .talk_ms = 100, .told_ms = 5100};
+    liveness_init(&l, BEAT, SILENCE, 0);
+    EXPECT(liveness_is_due(&l, &peer, 99 + LIVENESS_QUIET_AFTER_MS) && !peer.quiet);
+    EXPECT(!liveness_is_due(&l, &peer, 100 + LIVENESS_QUIET_AFTER_MS) && peer.quiet);
+    EXPECT(!liveness_is_due(&l, &peer, 5100 + 1000 - BEAT / 2 - 1));
+    EXPECT(liveness_is_due(&l, &peer, 5100 + 1000 - BEAT / 2));
+}
+
+/* Whoever begins to judge has heard nothing before, and nobody is silent since then. */
+TEST(liveness_counts_from_where_it_begins) {
+    struct liveness l;
+    const struct liveness_peer peer = {.heard_ms = 0};
+    liveness_init(&l, BEAT, SILENCE, 1000000);
+    EXPECT_EQ(liveness_silence(&l, &peer), 0);
+    EXPECT(liveness_tick(&l, 1000000 + 2 * BEAT));
+    EXPECT_EQ(liveness_silence(&l, &peer), 2 * BEAT);
+    EXPECT(!liveness_is_dead(&l, &peer));
+    /* the longer time is never shorter than the usual one */
+    liveness_init(&l, 3000, SILENCE, 0);
+    EXPECT_EQ(liveness_quiet_ms(&l), 3000);
+}
+
 /* Silence that was allowed while it was quiet does not condemn it, and from now on little is. */
 TEST(liveness_counts_from_the_first_word_to_a_quiet_peer) {
     struct liveness l;
