@@ -107,3 +107,26 @@ TEST(wait_for_prompts_is_by_a_tenants_slots) {
         answer_step(stage);
     stage_free(stage);
 }
+
+/* A prompt that was taken is late when half of the bound is over and it has said nothing yet. */
+TEST(wait_is_too_long_after_half_of_the_bound) {
+    static const struct {
+        int64_t waited_ms;
+        int32_t bound_ms;
+        bool fresh, has_output, late;
+    } ROWS[] = {
+        {499, 1000, false, false, false}, {500, 1000, false, false, true},
+        {500, 0, false, false, false},    {500, 1000, true, false, false},
+        {500, 1000, false, true, false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        const struct sched s = {.now = 5000, .config = {.wait_max_ms = ROWS[i].bound_ms}};
+        struct request request = {.max_tokens = 9};
+        request.submitted_at = s.now - ROWS[i].waited_ms;
+        request.fresh = ROWS[i].fresh;
+        const struct sequence q = {.request = &request,
+                                   .prompt_count = 7,
+                                   .token_count = 7 + (ROWS[i].has_output ? 1 : 0)};
+        EXPECT_EQ(admission_is_overdue(&s, &q), ROWS[i].late);
+    }
+}
