@@ -239,7 +239,12 @@ TEST(supervisors_are_asked_and_answer) {
         {{"status"}, {""}, "status\n", 1, "", "trireme status: the supervisor hung up\n"},
     };
     struct buf asked = {0};
+    char *real = realpath(MODEL, NULL); /* as a model is added */
+    bool same = real && !strcmp(real, MODEL);
+    free(real);
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        if (!same && strstr(ROWS[i].asked, "\nadd "))
+            continue; /* the sources lie behind a link */
         const char *words[6] = {ROWS[i].words[0], "--run-dir", folder};
         for (size_t k = 1; k < 4 && ROWS[i].words[k]; k++)
             words[k + 2] = ROWS[i].words[k];

@@ -72,7 +72,7 @@ struct late_post {
 /* Posts to the other thread until that has ended. */
 static void post_until_refused(void *ctx) {
     struct late_post *late = ctx;
-    for (int i = 0; i < 2000 && !late->refused; i++) {
+    for (int i = 0; i < 10000 && !late->refused; i++) {
         sleep_ms(1);
         late->refused = !http_thread_post(late->b->server, 1, rest, NULL);
     }
