@@ -242,12 +242,55 @@ static void first_classes(struct partition *p) {
     interner_clear(&p->sets);
 }
 
+/* The live states, each behind all that it leads to. False: there is a circle. */
+static bool order_backwards(const struct dfa *d, const bool *live, const struct ways_in *ways,
+                            word_vec *order) {
+    size_t count = d->states.count, live_count = 0;
+    uint32_t *left = mem_calloc(count + 1, sizeof *left); /* edges to live states without a place */
+    order->count = 0;
+    for (uint32_t s = 0; s < count; s++) {
+        const struct dfa_state *state = &d->states.items[s];
+        live_count += live[s];
+        for (uint32_t e = 0; e < state->edge_count; e++)
+            left[s] += live[d->edges.items[state->edge_first + e].to];
+        if (live[s] && !left[s])
+            vec_push(order, s);
+    }
+    for (size_t i = 0; i < order->count; i++) {
+        uint32_t s = order->items[i];
+        for (uint32_t k = ways->into[s]; k < ways->into[s + 1]; k++)
+            if (!--left[ways->from[k]])
+                vec_push(order, ways->from[k]);
+    }
+    mem_free(left);
+    return order->count == live_count;
+}
+
+/* find_classes without circles: what a state leads to has its class before it, so one look at each is
+ * enough, where rounds would be as many as the longest text has symbols. */
+static bool find_classes_backwards(struct partition *p) {
+    word_vec order = {0};
+    bool found = order_backwards(p->d, p->live, p->ways, &order);
+    for (size_t i = 0; i < order.count && found; i++) {
+        uint32_t s = order.items[i];
+        p->class[s] = p->d->states.items[s].label;
+        p->class[s] = signature(p, s);
+    }
+    vec_release(&order);
+    return found;
+}
+
 /* classes[i], of live states: equal for those that accept the same with the same labels. Returns
  * how many edges were looked at. */
 static uint64_t find_classes(const struct dfa *d, const bool *live, const struct ways_in *ways,
                              uint32_t *classes) {
     size_t count = d->states.count;
     struct partition p = {.d = d, .live = live, .ways = ways, .class = classes};
+    if (find_classes_backwards(&p)) {
+        interner_release(&p.sets);
+        vec_release(&p.words);
+        return p.looked;
+    }
     p.order = mem_calloc(count + 1, sizeof *p.order);
     p.place = mem_calloc(count + 1, sizeof *p.place);
     p.is_dirty = mem_calloc(count + 1, sizeof *p.is_dirty);
