@@ -417,12 +417,25 @@ static bool stacks_grow(const struct search *x) {
     return count == STACKS;
 }
 
+/* What free_text_has and free_text_is_open ask. */
+static void note_groups(struct free_text *f) {
+    struct text_bytes others = text_bytes_range(0, TEXT_OTHER);
+    if (!f->count)
+        return;
+    text_bytes_drop(&others, f->may);
+    f->some = text_bytes_groups(f->may);
+    f->whole = f->some & ~text_bytes_groups(others);
+    for (uint32_t i = 0; i < f->count && f->room == VOCAB_TOKEN_BYTES_MAX && !f->opens; i++)
+        f->opens = !f->sets[i].count && f->sets[i].state == TEXT_BEGIN;
+}
+
 static void find(struct search *x, uint32_t set) {
     struct free_text *f = x->f;
     f->may =
         bytes_behind(x->run, set, x->drops ? text_bytes_of_characters() : text_bytes_of_text());
     f->room = VOCAB_TOKEN_BYTES_MAX;
-    f->count = 0;
+    f->count = f->some = f->whole = 0;
+    f->opens = false;
     if (text_amount(f->may) < BYTES_MIN)
         return;
     memset(f->slots, 0, sizeof f->slots);
@@ -437,6 +450,7 @@ static void find(struct search *x, uint32_t set) {
     }
     if (!known || !go_back_all(x))
         f->count = 0;
+    note_groups(f);
     vec_release(&x->edges);
     vec_release(&x->found);
 }
@@ -478,12 +492,18 @@ bool free_text_is_most(const struct free_text *f, struct grammar_run *run, uint3
     return f->count && text_amount(f->may) * 4 >= text_amount(may) * 3;
 }
 
-bool free_text_covers(const struct free_text *f, uint32_t set, const struct trie_node *node,
-                      struct text_bytes below) {
-    const struct obstacle whole = {.all = below, .len = node->height};
-    if (!f->count || node->height > f->room || !text_bytes_within(below, f->may))
+bool free_text_is_open(const struct free_text *f, uint32_t set) {
+    uint16_t place = f->opens ? f->slots[slot_of(f, set, TEXT_BEGIN)] : 0;
+    return place && !f->sets[place - 1].count;
+}
+
+bool free_text_covers(const struct free_text *f, uint32_t set, const struct trie *t,
+                      uint32_t node) {
+    const struct trie_node *n = &t->nodes.items[node];
+    const struct obstacle whole = {.all = t->below[node], .len = n->height};
+    if (!f->count || n->height > f->room || !text_bytes_within(whole.all, f->may))
         return false;
-    uint16_t place = f->slots[slot_of(f, set, node->text)];
+    uint16_t place = f->slots[slot_of(f, set, n->text)];
     const struct free_set *s = place ? &f->sets[place - 1] : NULL;
     for (uint32_t i = 0; s && i < s->count; i++)
         if (covers_obstacle(&s->obstacles[i], &whole))

@@ -49,8 +49,10 @@ struct free_set {
 /* Text of some bytes. */
 struct free_text {
     struct text_bytes may;
-    uint32_t count; /* sets; 0: there is too little text */
-    uint32_t room;  /* bytes of text about which the obstacles tell all */
+    uint32_t some, whole; /* groups of which some may come, and all */
+    bool opens;           /* there may be sets that are open (free_text_is_open) */
+    uint32_t count;       /* sets; 0: there is too little text */
+    uint32_t room;        /* bytes of text about which the obstacles tell all */
     struct free_set sets[FREE_SETS_MAX];
     uint16_t slots[FREE_SLOTS]; /* 1 + a place in sets, by hash */
 };
@@ -63,9 +65,17 @@ bool free_text_find(struct free_text *f, struct grammar_run *run, const struct t
                     uint32_t set, bool any_stack);
 /* It is of most bytes that may come behind the set. */
 bool free_text_is_most(const struct free_text *f, struct grammar_run *run, uint32_t set);
-/* Everything that is below the node may come behind it, which led to `set`. */
-bool free_text_covers(const struct free_text *f, uint32_t set, const struct trie_node *node,
-                      struct text_bytes below);
+/* What is below a node is of bytes that may come. */
+static inline bool free_text_has(const struct free_text *f, const struct trie *t, uint32_t node) {
+    uint32_t groups = t->groups[node];
+    if (groups & ~f->some || t->nodes.items[node].height > f->room)
+        return false;
+    return !(groups & ~f->whole) || text_bytes_within(t->below[node], f->may);
+}
+/* Everything that is below a node may come behind it, which led to `set`. */
+bool free_text_covers(const struct free_text *f, uint32_t set, const struct trie *t, uint32_t node);
+/* No text of the bytes that may come is refused behind this set, between two characters. */
+bool free_text_is_open(const struct free_text *f, uint32_t set);
 /* The pairs one of which all text has that is refused behind the first set; OBSTACLES_MAX at most.
  * 0: there may be other text, or bytes of text that may not come. */
 uint32_t free_text_pairs(const struct free_text *f, uint16_t *pairs);

@@ -71,7 +71,7 @@ static void allow_tokens(const struct trie *t, uint32_t from, uint32_t until, ui
 
 enum {
     FREE_TEXT_SHARE = 32, /* a walk that has seen this share of a trie looks for free text */
-    SUBTREE_MIN = 5,      /* nodes; smaller subtrees are walked as fast */
+    SUBTREE_MIN = 5,      /* nodes; smaller subtrees are walked as fast as obstacles are asked */
 };
 
 /* The sets on the way to a node, by depth, and their rows of what follows (NULL: not known). Nodes side
@@ -150,6 +150,8 @@ struct sought {
     struct free_text text;
     uint32_t
         *flat; /* [depth] sets of the flat run on the way; NULL: the text is of the run's own */
+    bool may[0x80];                       /* bytes of the text */
+    bool open[VOCAB_TOKEN_BYTES_MAX + 1]; /* [depth] free_text_is_open */
 };
 
 static void sought_free(struct sought *x) {
@@ -158,36 +160,71 @@ static void sought_free(struct sought *x) {
     mem_free(x);
 }
 
+/* The set in the tables of which the text is, behind the byte that led to `set`. */
+static inline uint32_t sought_set(struct grammar_run *run, struct sought *x, uint32_t set,
+                                  uint32_t depth, uint8_t byte) {
+    if (!x->flat)
+        return set;
+    x->flat[depth] = run_next(run->flat, x->flat[depth - 1], byte);
+    return x->flat[depth];
+}
+
+static void find_text(struct grammar_run *run, const struct trie *t, struct sought *x,
+                      uint32_t from, uint32_t set) {
+    if (free_text_find(&x->text, run, t, set, !run->calls))
+        return;
+    uint32_t flat = run_flat_set(run, set);
+    (void)free_text_find(&x->text, run->flat, t, flat, true);
+    if (!free_text_is_most(&x->text, run, set)) {
+        (void)free_text_find(&x->text, run, t, set, true);
+        return;
+    }
+    x->flat = mem_calloc(VOCAB_TOKEN_BYTES_MAX + 1, sizeof *x->flat);
+    x->flat[from] = flat;
+}
+
 /* From the set at depth `from` on the way to a node. */
 static struct sought *seek_text(struct grammar_run *run, const struct trie *t,
                                 const struct way *way, uint32_t from, uint32_t node) {
     struct sought *x = mem_alloc(sizeof *x);
-    if (free_text_find(&x->text, run, t, way->sets[from], !run->calls))
-        return x;
-    uint32_t flat = run_flat_set(run, way->sets[from]);
-    (void)free_text_find(&x->text, run->flat, t, flat, true);
-    if (!free_text_is_most(&x->text, run, way->sets[from])) {
-        (void)free_text_find(&x->text, run, t, way->sets[from], true);
-        return x;
+    uint32_t depth = t->nodes.items[node].depth, id = t->nodes.items[node].token_first;
+    struct bytes text = run->vocab->tokens[t->tokens.items[id].id];
+    bool ascii = true; /* so far */
+    find_text(run, t, x, from, way->sets[from]);
+    for (uint8_t c = 0; c < ARRAY_LEN(x->may); c++)
+        x->may[c] = text_bytes_have(x->text.may, text_class(c));
+    for (uint32_t d = 0; d < depth; d++) {
+        uint8_t byte = d ? text.data[d - 1] : 0;
+        uint32_t set = d > from  ? sought_set(run, x, way->sets[d], d, byte)
+                       : x->flat ? x->flat[d]
+                                 : way->sets[d];
+        ascii &= byte < 0x80;
+        x->open[d] = d >= from && ascii && free_text_is_open(&x->text, set);
     }
-    const uint8_t *bytes =
-        run->vocab->tokens[t->tokens.items[t->nodes.items[node].token_first].id].data;
-    x->flat = mem_calloc(VOCAB_TOKEN_BYTES_MAX + 1, sizeof *x->flat);
-    x->flat[from] = flat;
-    for (uint32_t d = from + 1; d < t->nodes.items[node].depth; d++)
-        x->flat[d] = run_next(run->flat, x->flat[d - 1], bytes[d - 1]);
     return x;
 }
 
+/* No text is refused behind the node above this one, and of such is this one with all below it. Notes
+ * whether none is refused behind it either. */
+static bool is_open(struct sought *x, const struct trie *t, uint32_t node) {
+    const struct trie_node *n = &t->nodes.items[node];
+    bool open = x->open[n->depth - 1] && n->byte < ARRAY_LEN(x->may) && x->may[n->byte];
+    x->open[n->depth] = open;
+    return open && free_text_has(&x->text, t, node);
+}
+
 /* Everything below a node may come, which led to `set`. */
-static bool is_covered(struct grammar_run *run, const struct trie *t, const struct sought *x,
+static bool is_covered(struct grammar_run *run, const struct trie *t, struct sought *x,
                        uint32_t set, uint32_t node) {
     const struct trie_node *n = &t->nodes.items[node];
-    if (x->flat) {
-        set = run_next(run->flat, x->flat[n->depth - 1], n->byte);
-        x->flat[n->depth] = set;
-    }
-    return n->end - node >= SUBTREE_MIN && free_text_covers(&x->text, set, n, t->below[node]);
+    set = sought_set(run, x, set, n->depth, n->byte);
+    if (!x->text.opens)
+        return n->end - node >= SUBTREE_MIN && free_text_covers(&x->text, set, t, node);
+    if (!x->open[n->depth])
+        x->open[n->depth] = n->text == TEXT_BEGIN && free_text_is_open(&x->text, set);
+    if (!free_text_has(&x->text, t, node))
+        return false;
+    return x->open[n->depth] || free_text_covers(&x->text, set, t, node);
 }
 
 /* Allows the tokens of a trie that may come behind `set`, of those with min to max characters.
@@ -199,11 +236,16 @@ static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, 
     uint32_t count = nodes[0].end, told = 0; /* tokens in front of this one */
     size_t looked = 0, look_at = t->below ? count / FREE_TEXT_SHARE : SIZE_MAX;
     struct sought *text = NULL; /* once */
+    bool opens = false;         /* it has open sets */
     if (set == SET_DEAD)
         return 0;
     way_to(&way, run, 0, set);
     for (uint32_t i = 1; i < count; looked++) {
         const struct trie_node *node = &nodes[i];
+        if (opens && is_open(text, t, i) && !any) {
+            i = node->end;
+            continue;
+        }
         uint32_t depth = node->depth, next = way_next(&way, run, depth - 1, node->byte);
         bool dead = next == SET_DEAD;
         bool noted = !dead && any && is_any_key(run, way.sets[depth - 1], next, any);
@@ -212,6 +254,7 @@ static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, 
             while (from + 1 < depth && !free_text_may_begin(run, way.sets[from]))
                 from++;
             text = seek_text(run, t, &way, from, i);
+            opens = text->text.opens;
             if (!any && !from && allow_but_pairs(run, &text->text, set, bits)) {
                 sought_free(text);
                 return looked + walk(run, &run->vocab->texts.others, set, min, max, NULL, bits);

@@ -63,7 +63,7 @@ static uint32_t flat_frame(struct grammar_run *flat, const struct grammar_run *f
     return run_frame(flat, f);
 }
 
-enum { FLAT_DEPTH = 3, FLAT_BYTES = 2 << 20 };
+enum { FLAT_DEPTH = 2, FLAT_BYTES = 2 << 20 };
 
 static void take_action(struct grammar_run *run, struct thread t, const struct action *a) {
     const struct program *p = run->program;

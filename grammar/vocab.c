@@ -170,6 +170,32 @@ bool vocab_is_text(struct bytes text) {
 
 /* ---- what lies below a node ---- */
 
+static uint32_t group_of(uint32_t c) {
+    enum { LARGE = 'z' - 'a' + 1, DIGITS, SPACE, PLAIN, NO_TEXT, ABOVE };
+    uint32_t byte = c - TEXT_CONTROLS + 0x20;
+    if (c < TEXT_CONTROLS || c == TEXT_OTHER)
+        return NO_TEXT;
+    if (c >= TEXT_WITHIN)
+        return ABOVE;
+    if (byte >= 'a' && byte <= 'z')
+        return byte - 'a';
+    if (byte >= 'A' && byte <= 'Z')
+        return LARGE;
+    if (byte >= '0' && byte <= '9')
+        return DIGITS;
+    if (byte == ' ')
+        return SPACE;
+    return vocab_is_plain((uint8_t)byte) ? PLAIN : NO_TEXT;
+}
+
+uint32_t text_bytes_groups(struct text_bytes b) {
+    uint32_t groups = 0;
+    for (size_t w = 0; w < ARRAY_LEN(b.bits); w++)
+        for (uint64_t left = b.bits[w]; left; left &= left - 1)
+            groups |= UINT32_C(1) << group_of((uint32_t)w * 64 + (uint32_t)__builtin_ctzll(left));
+    return groups;
+}
+
 /* The state behind a byte, also of what is no text: it begins behind ASCII. */
 static uint8_t text_behind(uint8_t state, uint8_t byte) {
     return byte < 0x80 ? TEXT_BEGIN : text_step((enum text_state)state, byte);
@@ -178,6 +204,7 @@ static uint8_t text_behind(uint8_t state, uint8_t byte) {
 static void look_below(struct trie *t) {
     struct trie_node *nodes = t->nodes.items;
     t->below = mem_calloc(t->nodes.count, sizeof *t->below);
+    t->groups = mem_calloc(t->nodes.count, sizeof *t->groups);
     for (uint32_t n = 0; n < nodes[0].end; n++)
         for (uint32_t i = n + 1; i < nodes[n].end; i = nodes[i].end)
             nodes[i].text = text_behind(nodes[n].text, nodes[i].byte);
@@ -191,6 +218,7 @@ static void look_below(struct trie *t) {
             text_bytes_add(below, whole ? text_class(nodes[i].byte) : TEXT_OTHER);
             nodes[n].height = MAX(nodes[n].height, (uint8_t)(nodes[i].height + 1));
         }
+        t->groups[n] = text_bytes_groups(*below);
     }
 }
 
@@ -289,6 +317,7 @@ static void trie_release(struct trie *t) {
     vec_release(&t->nodes);
     vec_release(&t->tokens);
     mem_free(t->below);
+    mem_free(t->groups);
     mem_free(t->pair_first);
     mem_free(t->pair_nodes);
 }

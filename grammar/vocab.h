@@ -104,6 +104,9 @@ static inline struct text_bytes text_bytes_range(uint32_t first, uint32_t last) 
     range.bits[1] &= end < 64 ? 0 : (UINT64_C(1) << (end - 64)) - 1;
     return range;
 }
+/* Classes in 32 groups: each small letter, large ones, digits, the space, other plain ASCII; what text
+ * has not (TEXT_OTHER as well); and what lies above ASCII. A bit says that some of a group are there. */
+uint32_t text_bytes_groups(struct text_bytes b);
 /* All that whole characters are of. */
 static inline struct text_bytes text_bytes_of_characters(void) {
     return (struct text_bytes){{UINT64_MAX, (UINT64_C(1) << (TEXT_OTHER - 64)) - 1}};
@@ -143,6 +146,7 @@ struct trie {
     /* [nodes.count - 1]: bytes in a node's subtree, without its own; TEXT_OTHER among them: those are
      * not all whole characters, or U+2028 or U+2029. NULL: not known */
     struct text_bytes *below;
+    uint32_t *groups; /* of these (text_bytes_groups), likewise: a fourth of the memory to read */
     uint32_t *pair_first; /* [BYTE_PAIRS + 1]: of the nodes whose byte ends a pair, in pair_nodes */
     uint32_t *pair_nodes;
 };

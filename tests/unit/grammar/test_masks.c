@@ -179,6 +179,7 @@ TEST(masks_beside_words_that_may_not_come) {
         {GRAMMAR_JSON_SCHEMA, "{\"type\":\"string\",\"not\":{\"pattern\":\"\u00e9a|%[^2]\"}}"},
         {GRAMMAR_REGEX, "(?!.*(maker|admin)).*"},
         {GRAMMAR_REGEX, "([^%a]|%2f|a[^d]|ad[^m])*"},
+        {GRAMMAR_REGEX, "(?![a-m][n-z])[^%]*"}, /* at the beginning alone */
         {GRAMMAR_REGEX, "(.|\\n){0,40}(maker)?"},
         /* text of control characters and quotes, too, but not of some characters above ASCII */
         {GRAMMAR_REGEX, "[^%\xC2\x85\xE3\x80\x80]*(\xE3\x80\x80[a-m]*)?"},
