@@ -10,12 +10,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "locks.h"
-
 enum { HELD_MAX = 64 };
 
 static _Thread_local const void *held[HELD_MAX];
 static _Thread_local size_t held_count;
+
+size_t locks_held(void);
 
 size_t locks_held(void) {
     return held_count;
