@@ -11,6 +11,7 @@
 #include "gateway/dialects/tgi.h"
 #include "gateway/watch/gateway_metrics.h"
 
+#include <inttypes.h>
 #include <math.h>
 
 void answer_release(struct answer *a) {
@@ -98,6 +99,16 @@ void answer_write_timings(const struct answer *a, struct buf *out) {
     buf_add_byte(out, ',');
     add_timing("predicted", u.completion_tokens, t->end_us - t->first_us, out);
     buf_add_byte(out, '}');
+}
+
+void answer_write_progress(const struct answer *a, const struct choice *c, int64_t us,
+                           struct buf *out) {
+    const struct submission *sub = answer_submission_of(a, c);
+    buf_addf(
+        out,
+        ",\"prompt_progress\":{\"total\":%zu,\"cache\":%u,\"processed\":%zu,\"time_ms\":%" PRId64
+        "}",
+        sub->prompt.count, sub->cached_tokens, sub->prompt.count, us / 1000);
 }
 
 bool answer_all_ended(const struct answer *a, enum choice_finish finish) {

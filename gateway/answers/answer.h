@@ -42,6 +42,9 @@ struct answer_form {
     /* A piece of a choice; logprobs and extra as response_chunk_text has them. */
     void (*text)(struct answer *a, const struct choice *c, const struct response_text *text,
                  struct bytes logprobs, struct bytes extra, struct buf *out);
+    /* The prompt whose first choice this is has been computed, so long after it was handed over. NULL: not
+     * told */
+    void (*progress)(struct answer *a, const struct choice *c, int64_t us, struct buf *out);
     /* A choice has ended. */
     void (*finish)(struct answer *a, const struct choice *c, struct buf *out);
     /* All have. */
@@ -125,6 +128,7 @@ struct answer {
     bool logprobs; /* wanted, and */
     bool token_ids;
     bool tokens_as_ids; /* log-probabilities call tokens so */
+    bool progress;      /* llama.cpp's prompt_progress is wanted, of a form that has it */
     bool timings;       /* of OpenAI's dialects: how long it took, */
     /* owned: llama.cpp's: the members alone that an answer shows, each with a zero behind; empty: all */
     struct buf shown_fields;
@@ -166,6 +170,9 @@ const struct answer_form *answer_form_of(enum genreq_dialect dialect);
  * defaults added. */
 void answer_write_settings(const struct genreq *g, const struct wire_sampling *sampling,
                            struct json_writer *w);
+/* For forms: ,"prompt_progress":{...} in llama.cpp's form, of a prompt that has been computed. */
+void answer_write_progress(const struct answer *a, const struct choice *c, int64_t us,
+                           struct buf *out);
 /* For forms: ,"timings":{...} in llama.cpp's form, at the end of an answer. */
 void answer_write_timings(const struct answer *a, struct buf *out);
 /* For forms: the choices of a submission that are shown, in order; the k-th of them, or NULL. Its

@@ -149,6 +149,7 @@ static const struct field rows[] = {
     REFUSED_FIELD("logprobs"),
     REFUSED_FIELD("top_logprobs"),
     REFUSED_FIELD("return_token_ids"),
+    REFUSED_FIELD("return_progress"),
     REFUSED_FIELD("timings_per_token"),
     REFUSED_FIELD("return_tokens_as_token_ids"),
     REFUSED_FIELD("max_completion_tokens"),

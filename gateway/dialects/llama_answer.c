@@ -239,6 +239,13 @@ static void text(struct answer *a, const struct choice *c, const struct response
     ADD(out, "}\n\n");
 }
 
+static void progress(struct answer *a, const struct choice *c, int64_t us, struct buf *out) {
+    ADD(out, "data: ");
+    add_text(a, c, bytes_of(NULL, 0), bytes_of(NULL, 0), false, out);
+    answer_write_progress(a, c, us, out);
+    ADD(out, "}\n\n");
+}
+
 /* A choice's last object tells how long all took. */
 static void finish(struct answer *a, const struct choice *c, struct buf *out) {
     (void)a, (void)c, (void)out;
@@ -295,6 +302,7 @@ const struct answer_form answer_llama = {
     .settings = settings,
     .begin = begin,
     .text = text,
+    .progress = progress,
     .finish = finish,
     .end = end,
     .error = error,

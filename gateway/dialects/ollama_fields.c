@@ -114,6 +114,7 @@ static int read_options(struct field_reader *r, enum json_event first) {
     INT_FIELD("top_logprobs", top_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, GENREQ_TOP_LOGPROBS),      \
     NEUTRAL_FIELD("n_cmpl", "1"),                                                                  \
     /* a prompt that does not fit is refused, and a text ends where the context does */            \
+    REFUSED_FIELD("return_progress"),                                                              \
     REFUSED_FIELD("timings_per_token"),                                                            \
     PASSED_FIELD("service_tier"),                                                                  \
     PASSED_FIELD("truncate"),                                                                      \

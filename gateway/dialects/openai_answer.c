@@ -73,6 +73,15 @@ static void text(struct answer *a, const struct choice *c, const struct response
                         a->writer.continuous_usage ? &usage : NULL, out);
 }
 
+static void progress(struct answer *a, const struct choice *c, int64_t us, struct buf *out) {
+    static const char end[] = "}\n\n";
+    response_chunk_text(&a->writer, c->index, &(struct response_text){0}, bytes_of(NULL, 0),
+                        bytes_of(NULL, 0), NULL, out);
+    out->len -= sizeof end - 1;
+    answer_write_progress(a, c, us, out);
+    buf_add_str(out, end);
+}
+
 static void finish(struct answer *a, const struct choice *c, struct buf *out) {
     struct usage usage = answer_usage(a);
     response_chunk_finish(&a->writer, c->index, choice_reported_finish(c), &usage, out);
@@ -138,6 +147,7 @@ const struct answer_form answer_openai = {
     .settings = settings,
     .begin = begin,
     .text = text,
+    .progress = progress,
     .finish = finish,
     .end = end,
     .error = error,

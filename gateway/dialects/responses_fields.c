@@ -233,6 +233,7 @@ static const struct field rows[] = {
     REFUSED_FIELD("chat_template"),
     REFUSED_FIELD("logprobs"),
     REFUSED_FIELD("return_token_ids"),
+    REFUSED_FIELD("return_progress"),
     REFUSED_FIELD("timings_per_token"),
     REFUSED_FIELD("return_tokens_as_token_ids"),
     REFUSED_FIELD("max_tokens"),

@@ -60,6 +60,7 @@ static int read_text_in_logprobs(struct field_reader *r, enum json_event first) 
     NEUTRAL_FIELD("reasoning_format", TEXT_REASONING),                                             \
     REFUSED_FIELD("stream_options"),                                                               \
     REFUSED_FIELD("return_tokens_as_token_ids"),                                                   \
+    REFUSED_FIELD("return_progress"),                                                              \
     REFUSED_FIELD("timings_per_token")
 
 static const struct field sampling_rows[] = {

@@ -59,6 +59,7 @@ static int read_grammar(struct field_reader *r, enum json_event first) {
     REFUSED_FIELD("stream_options"),                                                               \
     REFUSED_FIELD("return_token_ids"),                                                             \
     REFUSED_FIELD("return_tokens_as_token_ids"),                                                   \
+    REFUSED_FIELD("return_progress"),                                                              \
     REFUSED_FIELD("timings_per_token"),                                                            \
     NEUTRAL_FIELD("include_stop_str_in_output", "true"), /* as it always is there */               \
     NEUTRAL_FIELD("reasoning_format", TEXT_REASONING),                                             \

@@ -40,6 +40,7 @@ static int read_logprobs(struct field_reader *r, enum json_event first) {
     REFUSED_FIELD("documents"),                                                                    \
     REFUSED_FIELD("chat_template"),                                                                \
     REFUSED_FIELD("chat_template_kwargs"),                                                         \
+    REFUSED_FIELD("return_progress"),                                                              \
     REFUSED_FIELD("timings_per_token"),                                                            \
     /* no text is made of the tokens */                                                            \
     PASSED_FIELD("skip_special_tokens"),                                                           \

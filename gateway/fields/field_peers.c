@@ -231,7 +231,7 @@ static const struct field rows[] = {
     PASSED_FIELD("return_mm_kwargs"),
     PASSED_FIELD("return_cached_tokens_details"),
     PASSED_FIELD("return_tokens"),
-    PASSED_FIELD("return_progress"),
+    BOOL_FIELD("return_progress", progress, 0),
     PASSED_FIELD("routed_experts_prompt_start"),
     PASSED_FIELD("media_io_kwargs"),
     PASSED_FIELD("mm_processor_kwargs"),

@@ -267,6 +267,7 @@ struct genreq {
     bool tokens_as_ids; /* log-probabilities call tokens token_id:ID; SGLang's: by no text */
     bool answers_list;  /* SGLang's: one object for each choice, in a list; TGI's: so at / */
     bool timings;       /* llama.cpp's, of OpenAI's dialects */
+    bool progress;      /* llama.cpp's prompt_progress, of a stream */
     /* llama.cpp's: of its own answers these members alone, NAME or NAME/NAME/...; none given: all */
     const struct bytes *response_fields;
     uint32_t response_field_count;

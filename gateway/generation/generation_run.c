@@ -383,6 +383,7 @@ static void take_run(struct submission *sub, const struct mail *mail, const stru
     struct generation *gen = sub->generation;
     struct event_thread *thread = gen->thread;
     struct answer *a = &gen->answer;
+    const bool had_prompt = sub->cached_known;
     CHECK(gen->state == GENERATION_RUNNING);
     note_replica(sub, item);
     if (item->token_count > skip) {
@@ -400,6 +401,9 @@ static void take_run(struct submission *sub, const struct mail *mail, const stru
     if (answer_is_heard(a) && a->stream && !a->begun)
         room = answer_begin(a, thread->now_ms);
     buf_reset(&thread->scratch.out);
+    if (a->progress && answer_is_heard(a) && sub->cached_known && !had_prompt)
+        a->form->progress(a, &sub->choices[0], thread->now_us - a->times.submit_us,
+                          &thread->scratch.out);
     const struct choice *c = &sub->choices[item->choice];
     uint64_t before = answer_choice_bytes(c);
     bool cancel = take_tokens(sub, mail, item, skip);

@@ -45,7 +45,7 @@ TELLING = {
     "reasoning": ({"effort": "low"}, {}), "reasoning_effort": ("low", {}), "reasoning_budget": (2, THINKS), "reasoning_budget_tokens": (2, THINKS), "thinking_budget_tokens": (2, THINKS), "thinking_token_budget": (2, THINKS),
     "thinking": ({"type": "disabled"}, {}), "think": (False, {}), "verbosity": ("low", {}), "request_id": ("mine", {}), "rid": ("mine", {}), "return_token_ids": (True, {}),
     "return_tokens_as_token_ids": (True, {"logprobs": True}), "service_tier": ("auto", {}), "stream": (True, {}), "stream_options": ({"include_usage": True}, {"stream": True}),
-    "timings_per_token": (True, {}), "verbose": (True, {}), "tools": (TOOLS, {}), "functions": ([t["function"] for t in TOOLS], {}),
+    "timings_per_token": (True, {}), "return_progress": (True, {"stream": True}), "verbose": (True, {}), "tools": (TOOLS, {}), "functions": ([t["function"] for t in TOOLS], {}),
     "tool_choice": ("required", {"tools": TOOLS, "max_tokens": 60}), "function_call": ({"name": "f"}, {"functions": [TOOLS[0]["function"]], "max_tokens": 60}),
     "truncate_prompt_tokens": (5, {}), "truncate": (5, {}), "truncation_side": ("right", {"truncate_prompt_tokens": 5}), "echo": (True, {}), "suffix": ("end", {}),
     "options": ({"temperature": 0}, {}), "raw": (True, {}), "system": ("Be sad.", {}), "n_probs": (2, {}), "return_tokens": (True, {}), "response_fields": (["content"], {}),

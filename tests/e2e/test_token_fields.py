@@ -1,5 +1,6 @@
 """Fields whose effect only a model shows: the tokens that may come, the words that may not, the best of several choices, a prompt's own
 log-probabilities, prompts that are cut, answers of no tokens."""
+import http.client
 import json
 import os
 import tempfile
@@ -95,6 +96,18 @@ def test_what_an_answer_tells_on_request():
             assert again["choices"] == whole["choices"], "what was told does not lead to the same answer"
             (streamed,), _ = run_many(s.port, [(path, dict(body, verbose=True, seed=3, max_tokens=5, stream=True))])
             assert streamed.last["__verbose"]["generation_settings"]["seed"] == 3 and streamed.last["choices"] == [], streamed.last
+        for path, body in (("/v1/completions", {"prompt": PROMPT, "n": 2}), ("/v1/chat/completions", {"messages": SAY}), ("/completion", {"prompt": PROMPT})):
+            body.update(stream=True, max_tokens=5, return_progress=True)
+            connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+            connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+            events = [json.loads(line[6:]) for line in connection.getresponse().read().decode().splitlines() if line.startswith("data: {")]
+            connection.close()
+            places = [i for i, e in enumerate(events) if "prompt_progress" in e]
+            firsts = [e["choices"][0] if e.get("choices") else e for e in events]
+            texts = [i for i, c in enumerate(firsts) if not c.get("index") and (c.get("text") or c.get("content") or c.get("delta", {}).get("content"))]
+            progress = events[places[0]]["prompt_progress"]
+            assert len(places) == 1 and places[0] < texts[0], events
+            assert progress["processed"] == progress["total"] > progress["cache"] >= 0 and progress["time_ms"] > 0, progress
         usual = json.loads(s.get("/props")[1])["default_generation_settings"]["params"]
         assert (usual["temperature"], usual["top_p"], usual["top_k"], usual["n_predict"]) == (0.7, 0.9, 0, -1), usual
         assert set(told) - set(usual) == {"seed"}, "a request's own seed is drawn"

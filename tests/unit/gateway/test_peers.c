@@ -148,7 +148,7 @@ static const struct peer_field FIELDS[] = {
     {"return_mm_kwargs", "", ANY},
     {"return_cached_tokens_details", "", ANY},
     {"return_tokens", "", ANY},
-    {"return_progress", "", ANY},
+    {"return_progress", "1 \"x\"", "true false"},
     {"routed_experts_prompt_start", "", ANY},
     {"media_io_kwargs", "", ANY},
     {"mm_processor_kwargs", "", ANY},
