@@ -137,8 +137,8 @@ TEST(what_is_missing_or_too_much_is_said) {
          NULL,
          1,
          NULL,
-         "trireme status: no supervisor answers on '/nowhere/control.sock'; is trireme serve "
-         "running with this --run-dir?"},
+         "trireme status: no supervisor answers on '/nowhere/control.sock' (No such file or "
+         "directory); is trireme serve running with this --run-dir or --port?"},
         {{"ps", "--url=" NOWHERE}, NULL, 1, NULL, "trireme ps: "},
         {{"render"}, NULL, 2, NULL, "trireme render: --template FILE is needed\n"},
         {{"render", "t", "--now=noon"},
