@@ -135,24 +135,32 @@ bool replica_fits(const struct replica *r, const struct sequence *q) {
     return r->capacity >= MIN(want, request->model->max_capacity) && r->capacity >= least;
 }
 
-/* Blocks for all known tokens and one more, if there will be one, with some left for the growth of
+/* Of a group's free blocks those for all its known tokens and one more, if there will be one. */
+static uint32_t blocks_wanted(const struct replica *r, const struct sequence *q, uint32_t group) {
+    uint32_t last = q->token_count - (request_embeds(q->request) ? 1 : 0),
+             want = last / r->groups[group].block_tokens + 1,
+             hits = group == 0 ? (uint32_t)r->hits.count : 0;
+    for (uint32_t i = 0; i < hits; i++)
+        want -= block_pool_refs(&r->pools[0], r->hits.items[i]) > 0;
+    return want;
+}
+
+/* The first group that has too few free ones; group_count: none. spared: leave some for the growth of
  * those that run. */
-bool replica_has_room(const struct replica *r, const struct sequence *q) {
+static uint32_t short_group(const struct replica *r, const struct sequence *q, bool spared) {
     for (uint32_t group = 0; group < r->group_count; group++) {
         const struct wire_kv_group *g = &r->groups[group];
-        const struct block_pool *pool = &r->pools[group];
-        uint32_t last = q->token_count - (request_embeds(q->request) ? 1 : 0);
-        uint32_t need = last / g->block_tokens + 1,
-                 spare = MIN(r->running_count, g->block_count / 8);
         if (g->kind == WIRE_GROUP_WINDOW)
             continue;
-        uint32_t hits = group == 0 ? (uint32_t)r->hits.count : 0;
-        for (uint32_t i = 0; i < hits; i++)
-            need -= block_pool_refs(pool, r->hits.items[i]) > 0;
-        if (pool->free_count < need + spare)
-            return false;
+        uint32_t spare = spared ? MIN(r->running_count, g->block_count / 8) : 0;
+        if (r->pools[group].free_count < blocks_wanted(r, q, group) + spare)
+            return group;
     }
-    return true;
+    return r->group_count;
+}
+
+bool replica_has_room(const struct replica *r, const struct sequence *q) {
+    return short_group(r, q, true) == r->group_count;
 }
 
 /* A cached position that is given up counts as this part of one to compute: it may be asked for again,
