@@ -37,6 +37,7 @@ struct model {
     uint32_t waiting_new;       /* sequences that wait and never ran */
     uint32_t slot_total;        /* of its replicas */
     uint32_t turned_away_count; /* replicas where grammar_turned_away */
+    bool took_blocks;           /* in this turn, from a tenant with more than its share */
     struct model_counts counts;
     struct admission admission;
     int64_t empty_since; /* no live replica since; NEVER: there is one */

@@ -1,5 +1,6 @@
 #include "scheduler/core/place.h"
 #include "scheduler/core/admission.h"
+#include "scheduler/core/block_share.h"
 #include "scheduler/core/chain.h"
 #include "scheduler/core/core.h"
 #include "scheduler/core/models.h"
@@ -389,6 +390,84 @@ static bool preempt_for_tenant(struct sched *s, const struct sequence *q) {
     return !r->leaving_count;
 }
 
+/* ---- A tenant that has no slot, where blocks are short ---- */
+
+/* Where a sequence could be let in if tenants with more than their share gave some blocks up. */
+struct shortage {
+    struct replica *replica; /* NULL: nowhere */
+    uint32_t group, wanted;  /* blocks of it that have to be free */
+    int64_t missing;         /* of those, what neither is free nor leaves already */
+};
+
+/* Of this replica. */
+static struct shortage shortage_of(struct sched *s, struct sequence *q, struct replica *r) {
+    if (!is_usable(r) || !replica_fits(r, q) || !has_slot(s, r, q) ||
+        (seq_is_resumed(q) && !has_credit(s, r)) || !grammar_is_ready(s, r, q->request))
+        return (struct shortage){0};
+    (void)prefix_find(s, q, r);
+    uint32_t group = short_group(r, q, true);
+    if (group == r->group_count)
+        return (struct shortage){0};
+    struct block_share share = block_share_count(r, group, q->request->tenant);
+    if (!block_share_giver(r, share))
+        return (struct shortage){0};
+    struct shortage at = {.replica = r, .group = group, .wanted = blocks_wanted(r, q, group)};
+    at.missing = (int64_t)at.wanted - r->pools[group].free_count - share.coming;
+    return at;
+}
+
+/* Where fewest further blocks have to be given up, if its tenant has no slot, and it has waited as for
+ * one. */
+static struct shortage least_shortage(struct sched *s, struct sequence *q) {
+    const struct model *model = q->request->model;
+    struct shortage least = {0};
+    if (q->request->tenant->slot_count || q->request->fresh ||
+        s->now - q->request->submitted_at < s->config.slot_wait_ms)
+        return least;
+    for (size_t i = 0; i < model->replicas.count; i++) {
+        struct shortage at = shortage_of(s, q, model->replicas.items[i]);
+        if (at.replica && (!least.replica || at.missing < least.missing))
+            least = at;
+    }
+    return least;
+}
+
+/* Tenants with more than their share give way until enough of their blocks come free. false: they do
+ * not at once. */
+static bool take_blocks(struct sched *s, struct sequence *q, const struct shortage *at) {
+    struct replica *r = at->replica;
+    for (;;) {
+        struct block_share share = block_share_count(r, at->group, q->request->tenant);
+        struct sequence *victim = block_share_victim(r, share);
+        if (r->pools[at->group].free_count + share.coming >= at->wanted || !victim)
+            break;
+        seq_preempt(s, victim);
+    }
+    (void)prefix_find(s, q, r); /* what was preempted has been looked for, too */
+    return short_group(r, q, false) == r->group_count;
+}
+
+/* For the first in order there is no room. The first that has it at the expense of a tenant with more
+ * than its share: this one, the next new one, or one that ran before. Replaces *q by it. One a turn, so
+ * that a turn has an end, whoever came and went in it. NULL: there is none, or not yet. */
+static struct replica *choose_by_share(struct sched *s, struct model *model, struct sequence **q) {
+    if (model->waiting.tenants.count < 2 || !model->waiting.slotted || model->took_blocks)
+        return NULL;
+    struct sequence *others[] = {*q, waiting_first(&model->waiting, false),
+                                 waiting_first_slotless(&model->waiting)};
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        struct shortage at = {0};
+        if (others[i] && (i == 0 || others[i] != *q))
+            at = least_shortage(s, others[i]);
+        if (!at.replica)
+            continue;
+        *q = others[i];
+        model->took_blocks = true;
+        return take_blocks(s, *q, &at) ? at.replica : NULL;
+    }
+    return NULL;
+}
+
 void place_on(struct sched *s, struct sequence *q, struct replica *r) {
     seq_place(s, q, r);
     if (q->request->held_count && seq_shares_prompt(q))
@@ -444,7 +523,9 @@ static void place_waiting(struct sched *s, struct model *model) {
         if (!r && (preempt_paused(s, q) || preempt_for_probe(s, q)))
             continue;
         if (!r)
-            return; /* the first in order waits for room; nobody overtakes it */
+            r = choose_by_share(s, model, &q);
+        if (!r)
+            return; /* the first in order waits for room; nobody else overtakes it */
         if (comes_too_late(s, q, r)) {
             request_reject(s, q->request, WIRE_REJECT_OVERLOADED);
             continue;
@@ -456,6 +537,7 @@ static void place_waiting(struct sched *s, struct model *model) {
 }
 
 static void place_model(struct sched *s, struct model *model) {
+    model->took_blocks = false;
     for (uint32_t i = 0; i < GRAMMARS_ASKED_MAX && (wake_next(s, model) || !i); i++)
         place_waiting(s, model);
 }

@@ -2,8 +2,9 @@
  * place.h - who runs where: cached prefixes, the choice of a replica, and what moves from the
  * queues into slots.
  *
- * Order is strict: while the first in a model's order has no room, nobody overtakes it. The replica
- * is the one where it costs least: positions to compute there, and those of the others on it.
+ * Order is strict: while the first in a model's order has no room, nobody overtakes it, but for one a
+ * turn whose tenant has no slot (block_share.h). The replica is the one where it costs least: positions
+ * to compute there, and those of the others on it.
  */
 #ifndef SCHEDULER_CORE_PLACE_H
 #define SCHEDULER_CORE_PLACE_H

@@ -1,4 +1,5 @@
 #include "scheduler/core/admission.h"
+#include "scheduler/core/block_share.h"
 #include "scheduler/core/core.h"
 #include "scheduler/core/models.h"
 #include "scheduler/core/sequence_blocks.h"
@@ -46,13 +47,10 @@ static bool worse(const struct sequence *a, const struct sequence *b) {
     return x->priority != y->priority ? x->priority > y->priority : later(a, b);
 }
 
-/* Takes a sequence out to make room: the tenant whose sequence came last gives way, by its least
- * important one. It may be the one that needs the room. One at a time: blocks of those that are
- * leaving come back soon. false: nothing has become free. */
-static bool preempt_one(struct sched *s, struct replica *r, uint64_t number,
-                        struct sequence *needy) {
-    if (r->leaving_count)
-        return false;
+/* The tenant whose sequence came last gives way, by its least important one. It may be the one that
+ * needs the room. */
+static struct sequence *latest_victim(const struct replica *r, uint64_t number,
+                                      struct sequence *needy) {
     struct sequence *victim = needy;
     for (uint32_t i = 0; i < r->running_count; i++)
         if (r->running[i]->planned != number && later(r->running[i], victim))
@@ -61,6 +59,30 @@ static bool preempt_one(struct sched *s, struct replica *r, uint64_t number,
         if ((r->running[i]->planned != number || r->running[i] == needy) &&
             worse(r->running[i], victim))
             victim = r->running[i];
+    return victim;
+}
+
+/* Of several tenants one that has more than its share gives way before who came last (block_share.h).
+ * Its sequence may have a row in this plan already: then it leaves when that has retired. */
+static struct sequence *choose_victim(const struct replica *r, uint64_t number,
+                                      struct sequence *needy) {
+    struct sequence *latest = latest_victim(r, number, needy);
+    if (latest->request->paused || r->model->waiting.slotted < 2 || r->testing)
+        return latest;
+    uint32_t group = 0;
+    while (group + 1 < r->group_count && r->pools[group].free_count)
+        group++;
+    struct sequence *victim = block_share_victim(r, block_share_count(r, group, NULL));
+    return victim ? victim : latest;
+}
+
+/* Takes a sequence out to make room. One at a time: blocks of those that are leaving come back soon.
+ * false: nothing has become free. */
+static bool preempt_one(struct sched *s, struct replica *r, uint64_t number,
+                        struct sequence *needy) {
+    if (r->leaving_count)
+        return false;
+    struct sequence *victim = choose_victim(r, number, needy);
     seq_preempt(s, victim);
     return victim != needy && !seq_in_slot(victim);
 }

@@ -96,6 +96,7 @@ struct sequence {
     struct words sampler_states;
     float first_state;
     uint32_t cached_count;   /* prompt tokens found in the cache when it was first placed */
+    uint32_t shared_count;   /* of group 0: blocks in use that it found when it was last placed */
     uint32_t queued_ms;      /* from its request's Submit until it was first placed */
     uint32_t prefill_ms;     /* from there until its first token was told; SEQ_NOT_TOLD: not yet */
     struct u128 fingerprint; /* of tokens from fingerprint_from on */

@@ -29,7 +29,9 @@ uint32_t seq_begin_blocks(struct sched *s, struct sequence *q, struct replica *r
     uint32_t hit_count = (uint32_t)r->hits.count;
     struct block_table *table = &q->tables[0];
     word_pool_reserve(&s->word_pool, &table->ids, 0, hit_count);
+    q->shared_count = 0;
     for (uint32_t i = 0; i < hit_count; i++) {
+        q->shared_count += block_pool_refs(&r->pools[0], r->hits.items[i]) > 0;
         block_pool_ref(&r->pools[0], r->hits.items[i]);
         table->ids.items[i] = r->hits.items[i];
     }

@@ -22,6 +22,12 @@ struct block_user seq_block_user(const struct sched *s, const struct sequence *q
 uint32_t seq_begin_blocks(struct sched *s, struct sequence *q, struct replica *r);
 /* Blocks for positions below `upto` in every group. false: none free; what was taken is kept. */
 MUST_CHECK bool seq_cover(struct sched *s, struct sequence *q, uint32_t upto);
+/* Those of a group that it took, or that nobody used when it found them. */
+static inline uint32_t seq_own_blocks(const struct sequence *q, uint32_t group) {
+    const struct block_table *table = &q->tables[group];
+    uint32_t other = group == 0 ? MAX(table->first, q->shared_count) : table->first;
+    return table->count - MIN(table->count, other);
+}
 /* Gives back those behind a window, and names the blocks of group 0 that are complete now. */
 void seq_seal(struct sched *s, struct sequence *q);
 /* Has its request's prompt been computed, as far as held siblings could find it in the cache?

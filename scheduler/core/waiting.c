@@ -149,6 +149,16 @@ struct sequence *waiting_first(const struct waiting *w, bool resumed_allowed) {
     return waiting_before(fresh, resumed) ? fresh : resumed;
 }
 
+struct sequence *waiting_first_slotless(const struct waiting *w) {
+    struct sequence *first = NULL;
+    for (size_t i = 0; i < w->resumed.count; i++) {
+        struct sequence *q = w->resumed.items[i];
+        if (!q->request->tenant->slot_count && (!first || before(q, first)))
+            first = q;
+    }
+    return first;
+}
+
 uint32_t waiting_share(const struct waiting *w, const struct tenant *tenant, uint32_t places) {
     uint32_t sharers = !tenant || !tenant->new_count;
     for (size_t i = 0; i < w->tenants.count; i++)

@@ -17,7 +17,7 @@
  * A new one that is next of the new ones, has waited for slot_wait_ms and whose tenant has no slot
  * goes before resumed ones, too, and takes a slot of a tenant that has several (place.c). So nobody
  * waits until the long answers of another end. Nor does it wait for a slot that is kept: one that the
- * last sequence of a tenant left, for share_linger_ms.
+ * last sequence of a tenant left, for share_linger_ms. Where blocks are short, see block_share.h.
  *
  * The queue's places are bounded (submit.c). When they are all taken, a tenant still finds its share
  * of them: the places by the number of tenants with something new in the queue, itself included. So
@@ -49,6 +49,8 @@ struct tenant {
     double step_want_ms;  /* all that it could have in the coming step, by its cost */
     double step_ms;       /* what it may still have of it */
     uint64_t prompt_left; /* in slots of a replica, while admission.c counts it */
+    /* what its sequences took of a replica's blocks, and their number, while block_share.c counts them */
+    uint32_t block_count, block_rows;
     VEC(struct sequence *) heap;
 };
 struct waiting {
@@ -72,6 +74,8 @@ void waiting_add(struct waiting *w, struct sequence *q);    /* it is in no queue
 void waiting_remove(struct waiting *w, struct sequence *q); /* it is in this one */
 /* Next in order, not removed; resumed ones only when allowed. NULL: none. */
 struct sequence *waiting_first(const struct waiting *w, bool resumed_allowed);
+/* The first of the resumed ones whose tenants have no slot; NULL: none. O(resumed). */
+struct sequence *waiting_first_slotless(const struct waiting *w);
 /* Of two of the same model, in a queue or not: a would be first. */
 bool waiting_before(const struct sequence *a, const struct sequence *b);
 /* Of so many places those that this tenant finds even if all are taken; NULL: a new one. */

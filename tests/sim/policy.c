@@ -20,7 +20,8 @@
  *               tenant and importance
  *   parts       where tenants share a step each has a row in it, and a tenant's rows take turns
  *   preemption  paused ones first; then a sequence of the tenant whose latest came last, and of
- *               that tenant's the least important, then the latest
+ *               that tenant's the least important, then the latest; or of one with too many blocks
+ *               (blocks.c)
  */
 #include "scheduler/core/core.h"
 #include "scheduler/core/gateway.h"
@@ -37,8 +38,11 @@ static struct seen_sequence look(const struct sequence *q) {
     return (struct seen_sequence){.number = q->number,
                                   .q = q,
                                   .tenant = q->request->share_id,
+                                  .request = q->request->id,
                                   .replica = q->replica,
+                                  .tokens = q->token_count,
                                   .cost = q->recompute_cost,
+                                  .blocks = blocks_taken(q),
                                   .planned = q->planned,
                                   .state = q->state,
                                   .resumed = seq_is_resumed(q)};
@@ -174,17 +178,20 @@ static void check_new_order(struct world *w, const struct policy *p, const struc
              (unsigned long long)waits->request->id.lo, (unsigned long long)placed->request->id.lo);
 }
 
-static void check_resumed_order(struct world *w, const struct seen_sequence *placed,
+static void check_resumed_order(struct process *process, const struct seen_sequence *placed,
                                 const struct seen_sequence *waits) {
     uint64_t arrival = placed->q->request->arrival, other = waits->q->request->arrival;
     /* one of them left the queue in this turn, came back, and has less or more to compute by now */
     if (placed->q->recompute_cost != placed->cost || waits->q->recompute_cost != waits->cost)
         return;
+    if (blocks_let_in(process, placed->q))
+        return;
     bool right =
         placed->cost != waits->cost
             ? placed->cost < waits->cost
             : arrival < other || (arrival == other && placed->q->choice < waits->q->choice);
-    MUST(w, right, "request %llu, %u positions to compute again, waits behind one with %u",
+    MUST(process->world, right,
+         "request %llu, %u positions to compute again, waits behind one with %u",
          (unsigned long long)waits->q->request->id.lo, waits->cost, placed->cost);
 }
 
@@ -247,11 +254,11 @@ static void check_pair(struct process *process, const struct seen_sequence *plac
     if (!placed->resumed && !waits->resumed)
         check_new_order(w, p, placed->q, waits->q);
     if (placed->resumed && waits->resumed)
-        check_resumed_order(w, placed, waits);
+        check_resumed_order(process, placed, waits);
     if (!placed->resumed && waits->resumed && s->counts.preemptions == p->turn.preemptions)
         MUST(w,
              !has_credit(s, waits->q->request->model) || is_more_important(p, placed->q) ||
-                 was_shut_out(process, placed->q),
+                 was_shut_out(process, placed->q) || blocks_let_in(process, placed->q),
              "request %llu, that ran before, waits behind the new one %llu",
              (unsigned long long)waits->q->request->id.lo,
              (unsigned long long)placed->q->request->id.lo);
@@ -398,7 +405,9 @@ static void check_victim(struct process *process, const struct replica *r,
              x->priority != y->priority ? x->priority > y->priority : came_later(victim, spared),
              "request %llu is preempted before %llu of its tenant", lost, kept);
     else
-        MUST(process->world, has_later(process, r, victim, spared),
+        MUST(process->world,
+             has_later(process, r, victim, spared) ||
+                 blocks_had_too_many(process->core, &process->policy.plan, r, x->share_id),
              "request %llu is preempted, and %llu of another tenant came later", lost, kept);
 }
 
@@ -413,6 +422,11 @@ static bool slot_was_owed(const struct process *process) {
     return false;
 }
 
+/* Its slot is of this turn: others may have left theirs before. */
+static bool has_just_come(const struct process *process, const struct sequence *q) {
+    return q->placed_at == process->core->now;
+}
+
 static void check_victims(struct process *process, const struct replica *r) {
     const struct policy *p = &process->policy;
     if (slot_was_owed(process))
@@ -422,8 +436,10 @@ static void check_victims(struct process *process, const struct replica *r) {
         bool out = victim->state == SEQ_QUEUED || victim->state == SEQ_PREEMPTED;
         if (!had_slot(p, r, victim) || !out || !seq_is_runnable(victim))
             continue;
+        blocks_check_victim(process, r, victim);
         for (uint32_t k = 0; k < r->running_count; k++)
-            if (!has_row(r, r->running[k]) && !seq_is_leaving(r->running[k]))
+            if (!has_row(r, r->running[k]) && !seq_is_leaving(r->running[k]) &&
+                !has_just_come(process, r->running[k]))
                 check_victim(process, r, victim, r->running[k]);
     }
 }
@@ -714,6 +730,7 @@ void policy_turn_ends(struct process *process) {
     struct policy *p = &process->policy;
     find_again(p, process->core);
     check_slots(process);
+    blocks_check_short(process);
     for (size_t i = 0; i < p->now.count; i++) {
         if (!is_placed(&p->now.items[i]))
             continue;

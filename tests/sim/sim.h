@@ -152,8 +152,10 @@ struct seen_sequence {
     uint64_t number;
     const struct sequence *q; /* valid until the turn ends */
     const struct replica *replica;
-    struct u128 tenant;
+    struct u128 tenant, request;
+    uint32_t tokens;  /* known */
     uint32_t cost;    /* positions to compute again */
+    uint32_t blocks;  /* that it took, of group 0 */
     uint64_t planned; /* its last plan */
     uint8_t state;
     bool resumed;
@@ -175,8 +177,10 @@ struct seen_request {
 };
 struct policy {
     struct seen_sequences turn, plan, now; /* before the turn; before a plan of it */
-    uint64_t shut_out; /* number of a sequence that is owed a slot in this turn; 0: none */
-    bool slot_kept;    /* when the turn began */
+    uint64_t shut_out;        /* number of a sequence that is owed a slot in this turn; 0: none */
+    uint64_t short_of_blocks; /* the same of blocks */
+    uint64_t short_plans;     /* of its replica, until it became so */
+    bool slot_kept;           /* when the turn began */
     struct {
         struct seen_tenant *items;
         size_t count, cap;
@@ -411,6 +415,20 @@ void policy_turn_ends(struct process *process);
 void policy_reject(struct process *process, const struct wire_reject *reject);
 void policy_submit(struct process *process, const struct wire_submit *submit, bool refused);
 void policy_release(struct policy *policy);
+
+/* ---- blocks.c ---- */
+/* Those of group 0 that it took, or that nobody used when it found them. */
+uint32_t blocks_taken(const struct sequence *q);
+/* May this tenant have had more than its part of the blocks, and several sequences? */
+bool blocks_had_too_many(const struct sched *s, const struct seen_sequences *seen,
+                         const struct replica *r, struct u128 tenant);
+/* With each plan: it had a slot there, and has lost it to make room. */
+void blocks_check_victim(struct process *process, const struct replica *r,
+                         const struct sequence *victim);
+/* May it have got its slot in this turn at the expense of another tenant's blocks? */
+bool blocks_let_in(const struct process *process, const struct sequence *placed);
+/* After a turn. */
+void blocks_check_short(struct process *process);
 
 /* ---- moves.c ---- */
 /* Adds the moves of sequences that this core has made. */
