@@ -23,7 +23,7 @@
  * Cost: weights once for 128 rows (twice from L2 for 256); 2 to 3 instructions a weight and 128
  * rows. Registers: 4 to 64 sums a thread, and as many partial ones.
  */
-#include "kernels/cuda/linear_packed.cuh"
+#include "kernels/cuda/linear_packed_fours.cuh"
 
 /* Whether a product norms x on its way, adds to the residual, rotates: not the types that wait for
  * instructions. */
@@ -64,26 +64,6 @@ template <int W, int TOKENS, int GROUPS, int BLOCKS> struct packed_stage {
 };
 
 /* ---- bringing ---- */
-
-/* Sums of x over pieces, from the chunks that this thread copied. */
-template <int A, class STAGE, int TOKENS>
-static __device__ __forceinline__ void sum_pieces(unsigned char *stage, uint32_t tiles) {
-    const uint32_t row = threadIdx.x / 8, chunk = threadIdx.x % 8;
-    for (uint32_t i = 0; i < tiles; i++)
-        for (uint32_t t = row; t < (TOKENS < 16 ? 16 : TOKENS); t += PRODUCERS / 8) {
-            float v[8] = {}, sum = 0;
-            if (t < TOKENS)
-                values<A>::get8(
-                    (const uint16_t *)(stage + i * STAGE::X_TILE) + swizzled_chunk(t, chunk), v);
-#pragma unroll
-            for (int j = 0; j < 8; j++)
-                sum += v[j];
-            sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-            sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-            if (t < TOKENS && chunk % 4 == 0)
-                ((float *)(stage + STAGE::SUMS_AT))[(i * 2 + chunk / 4) * TOKENS + t] = sum;
-        }
-}
 
 /* Where the weights of each of a block's 64 features begin; int4: and their scales and zeros. */
 template <int W, int GROUPS> struct packed_bases {
@@ -177,7 +157,8 @@ static __device__ __forceinline__ void bring(const struct packed_product &q,
         TILES = packed<W>::TILES,
         LINES = PRODUCERS / 8,
         COPIES = (TOKENS + LINES - 1) / LINES,
-        GIVEN = COPIES > 1 ? COPIES / 2 : 1
+        GIVEN = COPIES > 1 ? COPIES / 2 : 1,
+        OWN = TOKENS / 4 /* copies of a thread whose warp brings a tile of each stage */
     };
     const struct product &p = q.p;
     const uint32_t tiles = p.cols / TILE, all = (tiles + TILES - 1) / TILES,
@@ -191,6 +172,12 @@ static __device__ __forceinline__ void bring(const struct packed_product &q,
     const size_t lines = (size_t)LINES * p.cols;
     const uint32_t place = swizzled_chunk(row, chunk);
     const packed_bases<W, STAGE::FEATURE_GROUPS> bases(q, first);
+    /* where blocks share no x a warp brings a tile of its own */
+    const uint32_t warp = threadIdx.x / 32, line = threadIdx.x % 32 / 8;
+    const uint16_t *own = (const uint16_t *)p.x + (size_t)(t0 + line) * p.cols +
+                          (before * TILES + warp) * TILE + chunk * 8;
+    const uint32_t own_rows = p.rows > t0 + line ? p.rows - t0 - line : 0;
+    const bool by_piece = scales_by_piece<W>(q);
     auto at = [&](uint32_t c) { return ring.stages + c % STAGES * STAGE::BYTES; };
     auto tiles_of = [&](uint32_t c) { return min((uint32_t)TILES, tiles - (before + c) * TILES); };
     const bool halves = takes_halves<W, TOKENS>(p),
@@ -233,6 +220,38 @@ static __device__ __forceinline__ void bring(const struct packed_product &q,
                 fence_async();
                 mbarrier_arrive(ring.full + c % STAGES);
             });
+    } else if constexpr (!STAGE::CLUSTERS) {
+        static_assert((uint32_t)TILES == PRODUCERS / 32, "a tile a warp");
+        for (uint32_t c = 0; c < stages + LAG; c++) {
+            if (c < stages) {
+                if (c >= STAGES) {
+                    mbarrier_wait(ring.empty + c % STAGES, (c / STAGES - 1) & 1);
+                    if (halves ? brings : threadIdx.x == c % TILES * 32) /* each warp in turn */
+                        weights(c);
+                }
+                uint16_t *to = (uint16_t *)at(c) + warp * TOKENS * TILE;
+                if (warp < tiles_of(c))
+#pragma unroll
+                    for (uint32_t j = 0; j < OWN; j++)
+                        cp_async_16(to + swizzled_chunk(line + j * 4, chunk),
+                                    own + (size_t)(j * 4) * p.cols, j * 4 < own_rows);
+                own += TILES * TILE;
+            }
+            cp_async_commit();
+            if (c >= LAG) {
+                unsigned char *done = at(c - LAG);
+                cp_async_wait<LAG>();
+                if (packed<W>::MINIMUM && warp < tiles_of(c - LAG)) {
+                    __syncwarp(); /* of the tile's chunks each has been copied by its own lane */
+                    sum_tile<A, TOKENS>((uint16_t *)done + warp * TOKENS * TILE,
+                                        (float4 *)(done + STAGE::SUMS_AT) + warp * TOKENS / 2,
+                                        by_piece);
+                }
+                fence_async();
+                mbarrier_arrive(ring.full + (c - LAG) % STAGES);
+            }
+        }
+        cp_async_wait<0>();
     } else {
         for (uint32_t c = 0; c < stages + LAG; c++) {
             if (c < stages) {
@@ -242,26 +261,21 @@ static __device__ __forceinline__ void bring(const struct packed_product &q,
                         weights(c);
                 }
                 uint16_t *to = (uint16_t *)at(c) + place;
-                if (TOKENS >= (int)LINES || row < TOKENS)
 #pragma unroll
-                    for (uint32_t i = 0; i < TILES; i++)
-                        if (c * TILES + i < tiles)
+                for (uint32_t i = 0; i < TILES; i++)
+                    if (i < tiles_of(c))
 #pragma unroll
-                            for (uint32_t j = 0; j < COPIES; j++)
-                                if (COPIES == 1 || j < copies)
-                                    cp_async_16(to + i * TOKENS * TILE + j * LINES * TILE,
-                                                x + i * TILE + j * lines, j * LINES < rows_left);
+                        for (uint32_t j = 0; j < COPIES; j++)
+                            if (COPIES == 1 || j < copies)
+                                cp_async_16(to + i * TOKENS * TILE + j * LINES * TILE,
+                                            x + i * TILE + j * lines, j * LINES < rows_left);
                 x += TILES * TILE;
             }
             cp_async_commit();
             if (c >= LAG) {
                 cp_async_wait<LAG>();
-                if (packed<W>::MINIMUM) {
-                    __syncwarp(); /* of a piece's four chunks each has been copied by its own lane */
-                    sum_pieces<A, STAGE, TOKENS>(at(c - LAG), tiles_of(c - LAG));
-                }
                 fence_async();
-                if (STAGE::CLUSTERS && cluster.size > 1) { /* tile, pass of this warp: by a lane */
+                if (cluster.size > 1) { /* tile, pass of this warp: by a lane */
                     const uint32_t lane = threadIdx.x % 32;
                     __syncwarp();
                     if (lane < tiles_of(c - LAG) * GIVEN)
@@ -277,24 +291,6 @@ static __device__ __forceinline__ void bring(const struct packed_product &q,
 }
 
 /* ---- multiplying ---- */
-
-/* sums += scale * partial - minimum * (sum of x). x_sums: of this thread's columns. */
-template <int TOKENS, bool MINIMUM>
-static __device__ __forceinline__ void add_partial(float (&sums)[TOKENS / 2],
-                                                   const float (&partial)[TOKENS / 2],
-                                                   const two_scales &s, const float *x_sums) {
-#pragma unroll
-    for (int j = 0; j < TOKENS / 8; j++) {
-        const float2 x = MINIMUM ? *(const float2 *)(x_sums + j * 8) : make_float2(0, 0);
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            float &sum = sums[j * 4 + i];
-            sum = __fmaf_rn(s.scale[i / 2], partial[j * 4 + i], sum);
-            if (MINIMUM)
-                sum = __fmaf_rn(-s.minimum[i / 2], i % 2 ? x.y : x.x, sum);
-        }
-    }
-}
 
 /* A warpgroup that multiplies: 64 features. BY_128: fp8 with scales of 128 x 128. */
 template <int A, int W, bool BY_128, int TOKENS, class STAGE>
@@ -323,9 +319,10 @@ multiply(const struct packed_product &q, const hopper_ring &ring, const hopper_c
     if (BY_128)
         block_scale[0] = block_scales[0][before * TILES / 2],
         block_scale[1] = block_scales[1][before * TILES / 2];
-    uint32_t a[2][2][4], sums_at = STAGE::SUMS_AT + threadIdx.x % 4 * 8;
+    uint32_t a[2][2][4], sums_at = STAGE::SUMS_AT + threadIdx.x % 4 * 16;
     unit_reader<A, W> reader;
     const peer_barriers peer = cluster.peer_of(ring.empty);
+    const bool by_piece = scales_by_piece<W>(q), by_64 = q.group_bits == 6;
     register_hold(sums_at);
     const bool ropes = packed_folds<W, TOKENS>::CAN && p.rope.angles;
     rope_ahead ahead = {};
@@ -335,14 +332,24 @@ multiply(const struct packed_product &q, const hopper_ring &ring, const hopper_c
             ahead = rope_ahead_of<A>(p, tile, blockIdx.x * TOKENS);
         }
 
-    for (uint32_t c = 0; c < stages; c++) {
+    constexpr bool AHEAD = form::BITS == 4 && TOKENS <= 32;
+    if constexpr (AHEAD) {
+        if (W != STORAGE_U4 || by_piece)
+            multiply_fours<A, W, true, TOKENS, STAGE>(q, ring, cluster, group, before, stages, all,
+                                                      sums);
+        else
+            multiply_fours<A, W, W != STORAGE_U4, TOKENS, STAGE>(q, ring, cluster, group, before,
+                                                                 stages, all, sums);
+    }
+    for (uint32_t c = AHEAD ? stages : 0; c < stages; c++) {
         const unsigned char *stage = ring.stages + c % STAGES * STAGE::BYTES;
         const uint32_t tile_0 = (before + c) * TILES, tiles = min((uint32_t)TILES, all - tile_0);
-        const float *x_sums = (const float *)(stage + sums_at);
+        const float2 *x_sums = (const float2 *)(stage + sums_at);
         uint64_t x = wgmma_tile(stage, 0);
 
         mbarrier_wait(ring.full + c % STAGES, c / STAGES & 1);
         reader.begin(stage + STAGE::UNITS_AT + group * form::UNITS * form::UNIT);
+        reader.fetch();
         reader.unpack(0, a[0]);
         for (uint32_t i = 0; i < tiles; i++) {
             const bool last_of_128 = i % 2 || i + 1 == tiles;
@@ -356,6 +363,7 @@ multiply(const struct packed_product &q, const hopper_ring &ring, const hopper_c
                         reader.unpack(1, a[1]);
                     } else if (i + 1 < tiles) {
                         reader.move();
+                        reader.fetch();
                         reader.unpack(0, a[0]);
                     }
                 };
@@ -376,17 +384,23 @@ multiply(const struct packed_product &q, const hopper_ring &ring, const hopper_c
                         const two_scales s = {{block_scale[0], block_scale[1]}, {0, 0}};
                         add_partial<TOKENS, false>(sums, partial, s, NULL);
                     }
-                } else if (STEPS == 2) {
+                } else if (STEPS == 2) { /* int4: also of 64 or 128 k */
+                    const bool opens = by_piece || (half == 0 && (by_64 || i % 2 == 0)),
+                               closes = by_piece || (half == 1 && (by_64 || i % 2 == 1));
                     wgmma_fence();
-                    ask(partial, 0, true);
+                    ask(partial, 0, opens);
                     ask(partial, 1, false);
                     wgmma_commit();
-                    const two_scales s =
-                        scales_of<A, W, STAGE>(q, stage, group, reader, i, half, 0);
+                    two_scales s = {};
+                    if (closes)
+                        s = scales_of<A, W, STAGE>(q, stage, group, reader, i, half, 0);
                     next();
                     wgmma_wait<0>();
                     wgmma_hold(partial);
-                    add_partial<TOKENS, form::MINIMUM>(sums, partial, s, x_sums + half * TOKENS);
+                    if (closes)
+                        add_partial<TOKENS, form::MINIMUM>(
+                            sums, partial, s, x_sums + half,
+                            by_piece || by_64 ? NULL : x_sums + half - TOKENS);
                 } else {
 #pragma unroll
                     for (uint32_t step = 0; step < 2; step++) {
@@ -404,7 +418,7 @@ multiply(const struct packed_product &q, const hopper_ring &ring, const hopper_c
                 }
             }
             x = wgmma_tile_past(x, STAGE::X_TILE);
-            x_sums += 2 * TOKENS;
+            x_sums += TOKENS;
             if (BY_128 && last_of_128)
                 block_scale[0] = next_scale[0], block_scale[1] = next_scale[1];
         }

@@ -11,7 +11,8 @@
 /* Weights of one segment of the product's matrix, in units. */
 struct packed_segment {
     const void *w;
-    const float *scales, *zeros; /* int4: [features / 64, cols / group, 64] */
+    /* int4: [features / 64, cols / group, 64], of zeros what is taken off (minimum_of_zero) */
+    const float *scales, *zeros;
     uint32_t scale_rows, stride; /* others: scales[n / scale_rows * stride], fp8: + k / 128 */
     uint32_t end;                /* of all features, in 64: the first behind the segment */
     float zero;
@@ -60,20 +61,20 @@ static __device__ __forceinline__ two_scales scales_of(const struct packed_produ
                                                        uint32_t tile, uint32_t half,
                                                        uint32_t step) {
     two_scales s;
+    if constexpr (W == STORAGE_U4) {
+        const float2 *at = (const float2 *)(stage + STAGE::SCALES_AT + group * 2 * STAGE::SCALES) +
+                           ((tile * TILE + half * PIECE) >> q.group_bits) * (PACKED_FEATURES / 2) +
+                           reader.thread / 4;
+        const float2 scale = at[0],
+                     minimum = q.segments[0].zeros
+                                   ? at[STAGE::SCALES / 8]
+                                   : make_float2(minimum_of_zero(q.segments[0].zero, scale.x),
+                                                 minimum_of_zero(q.segments[0].zero, scale.y));
+        s = {{scale.x, scale.y}, {minimum.x, minimum.y}};
+    } else {
 #pragma unroll
-    for (uint32_t i = 0; i < 2; i++) {
-        if (W == STORAGE_U4) {
-            const float *scales =
-                (const float *)(stage + STAGE::SCALES_AT + group * 2 * STAGE::SCALES) +
-                ((tile * TILE + half * PIECE) >> q.group_bits) * PACKED_FEATURES + reader.row +
-                i * 8;
-            s.scale[i] = scales[0];
-            s.minimum[i] = __fmul_rn(
-                (q.segments[0].zeros ? scales[STAGE::SCALES / 4] : q.segments[0].zero) - 8.0f,
-                s.scale[i]);
-        } else {
+        for (uint32_t i = 0; i < 2; i++)
             reader.scale_of(i, half, step, &s.scale[i], &s.minimum[i]);
-        }
     }
     return s;
 }

@@ -75,7 +75,28 @@ static __device__ uint32_t code_of(const uint8_t *w, uint32_t cols, uint32_t row
            (b[128 + 32 * (g / 4) + i] >> 2 * (g % 4) & 3) << 4;
 }
 
-/* Byte j of the scales behind a unit's codes (unpack_scale). at: its 64 rows; k: its first. */
+/* Row i of a pair of 64 rows, 8 apart, as threads have them (packed.cuh). */
+static __device__ uint32_t row_of_pair(uint32_t pair, uint32_t i) {
+    return pair / 8 * 16 + pair % 8 + i * 8;
+}
+
+/* Scales and minima of Q4_K as a unit has them: word j (0: d and dmin) of a block. */
+static __device__ uint32_t q4_k_word(const uint8_t *block, uint32_t j) {
+    uint32_t word = 0;
+    if (j == 0) {
+        memcpy(&word, block, 4);
+        return word;
+    }
+    for (uint32_t b = 0; b < 32; b++) { /* six bits each: scale and minimum of 32 k, of the next */
+        const uint32_t bit = (j - 1) * 32 + b;
+        uint8_t scale, minimum;
+        dequantize_k_scale(block + 4, bit / 12, &scale, &minimum);
+        word |= (uint32_t)((bit / 6 % 2 ? minimum : scale) >> bit % 6 & 1) << b;
+    }
+    return word;
+}
+
+/* Byte j of the scales behind a unit's codes. at: its 64 rows; k: its first. */
 template <int W>
 static __device__ uint8_t scale_byte(const row_source &source, uint32_t at, uint32_t cols,
                                      uint32_t k, uint32_t j) {
@@ -85,23 +106,15 @@ static __device__ uint8_t scale_byte(const row_source &source, uint32_t at, uint
         const uint8_t *w = source.find(at, i, &of);
         return block_of<W>(w, cols, of, k_of);
     };
-    if (W == STORAGE_Q8_0 || W == STORAGE_Q4_0)
+    if (W == STORAGE_Q8_0)
         return block(pair, k + j / 128 * 32)[j % 2];
+    if (W == STORAGE_Q4_0)
+        return block(row_of_pair(j / 8, j / 2 % 2), k + j / 4 % 2 * 32)[j % 2];
     if (W == STORAGE_MXFP4)
-        return block(row, k + j / 64 * 32)[0];
-    if (W == STORAGE_Q4_K) {
-        if (j < 256)
-            return block(j / 4, k)[j % 4];
-        auto both = [&](uint32_t piece) {
-            uint8_t scale, minimum;
-            dequantize_k_scale(block(row, k) + 4, piece, &scale, &minimum);
-            return (uint32_t)scale | (uint32_t)minimum << 6;
-        };
-        if (j < 768)
-            return (uint8_t)both((j - 256) / 64);
-        const uint32_t piece = (j - 768) / 64 * 2;
-        return (uint8_t)(both(piece) >> 8 | both(piece + 1) >> 8 << 4);
-    }
+        return block(row_of_pair(j / 4, j % 2), k + j / 2 % 2 * 32)[0];
+    if (W == STORAGE_Q4_K)
+        return (uint8_t)(q4_k_word(block(row_of_pair(j / 16 % 32, j / 512), k), j / 4 % 4) >>
+                         j % 4 * 8);
     return j < 128 ? block(pair, k)[208 + j % 2] : block(row, k)[192 + (j - 128) / 64];
 }
 
@@ -120,9 +133,19 @@ static __global__ void unit_kernel(uint8_t *out, row_source source, uint32_t col
         const uint8_t *w = source.find(blockIdx.y, row, &of);
         return code_of<W>(w, cols, of, k0 + k);
     };
+    /* the bits of pair r, half, of a word of four bits */
+    auto four = [](uint32_t value, uint32_t r, uint32_t half) {
+        if (W != STORAGE_MXFP4)
+            return rotate_right(value, (32 - 3 - 4 * r - 16 * half) & 31);
+        return (value & 7) << (mxfp4_low(r) + 16 * half) | value / 8 << (mxfp4_sign(r) + 16 * half);
+    };
     for (uint32_t i = threadIdx.x; i < form::CODES / 4; i += 256) {
         uint32_t word = 0;
-        if (form::BITS == 8)
+        if (form::BITS == 4)
+            for (uint32_t b = 0; b < 8; b++)
+                word |= four(code(i / 512 * 2 + i / 2 % 2, i / 4 % 128, i % 2, b % 4, b / 4), b % 4,
+                             b / 4);
+        else if (form::BITS == 8)
             for (uint32_t b = 0; b < 4; b++)
                 word |= code(i / 512, i / 4 % 128, i % 4 / 2, i % 2 * 2 + b % 2, b / 2) << 8 * b;
         else if (i < NIBBLES / 4)
@@ -140,15 +163,21 @@ static __global__ void unit_kernel(uint8_t *out, row_source source, uint32_t col
             to[form::CODES + i] = scale_byte<W>(source, blockIdx.y, cols, k0, i);
 }
 
-/* [64, spans] to [spans, 64]; a grid's y is 64 rows. */
-static __global__ void turn_scales_kernel(float *out, row_source source, uint32_t spans) {
+/* [64, spans] to [spans, 64], rows as threads have them. Of zeros, `scales` theirs (not turned yet): what a
+ * product takes off. A grid's y is 64 rows. */
+static __global__ void turn_scales_kernel(float *out, row_source source, row_source scales,
+                                          uint32_t spans) {
     const uint32_t i = blockIdx.x * 256 + threadIdx.x;
     if (i >= spans * PACKED_FEATURES)
         return;
+    const uint32_t at = row_of_pair(i % PACKED_FEATURES / 2, i % 2);
     uint32_t row;
-    const float *in = (const float *)source.find(blockIdx.y, i % PACKED_FEATURES, &row);
-    out[(size_t)blockIdx.y * PACKED_FEATURES * spans + i] =
-        in[(size_t)row * spans + i / PACKED_FEATURES];
+    const float *in = (const float *)source.find(blockIdx.y, at, &row);
+    const size_t from = (size_t)row * spans + i / PACKED_FEATURES;
+    float v = in[from];
+    if (scales.gate)
+        v = minimum_of_zero(v, ((const float *)scales.find(blockIdx.y, at, &row))[from]);
+    out[(size_t)blockIdx.y * PACKED_FEATURES * spans + i] = v;
 }
 
 /* ---- which weights ---- */
@@ -274,14 +303,19 @@ static void in_place(struct stream *s, void *gate, void *up, uint32_t rows, size
     }
 }
 
-/* Of int4 scales [rows, spans] become [rows / 64, spans, 64]. */
-static void turn_scales(struct stream *s, const float *gate, const float *up, uint32_t rows,
-                        uint32_t spans) {
+/* Of int4 scales [rows, spans] become [rows / 64, spans, 64]; of zeros, with `scales` theirs, what a product
+ * takes off. up: of the other half of a gated matrix, or NULL. */
+static void turn_scales(struct stream *s, const float *gate, const float *up, const float *scales,
+                        const float *scales_up, uint32_t rows, uint32_t spans) {
     auto launch = [&](uint32_t count, const row_source &source) {
         const launch_shape shape = {dim3(blocks_for(PACKED_FEATURES * spans, 256), count),
                                     dim3(256), 0, false};
+        const ptrdiff_t past = source.gate - (const uint8_t *)gate;
+        const row_source theirs = {scales ? (const uint8_t *)scales + past : NULL,
+                                   scales_up ? (const uint8_t *)scales_up + past : NULL,
+                                   source.count};
         LAUNCH(turn_scales_kernel, shape, cuda_stream_of(s), (float *)device_of(s)->pack_scratch,
-               source, spans);
+               source, theirs, spans);
     };
     if (gate)
         in_place(s, (void *)gate, (void *)up, rows / PACKED_FEATURES,
@@ -312,6 +346,7 @@ void cuda_pack(struct stream *s, const struct matrix *w, uint32_t segment, void 
     if (type != STORAGE_U4)
         return;
     const uint32_t spans = w->cols / half[0].scale_cols;
-    turn_scales(s, half[0].scales, w->gated ? half[1].scales : NULL, half[0].rows, spans);
-    turn_scales(s, half[0].zeros, w->gated ? half[1].zeros : NULL, half[0].rows, spans);
+    const float *up = w->gated ? half[1].scales : NULL, *zeros_up = w->gated ? half[1].zeros : NULL;
+    turn_scales(s, half[0].zeros, zeros_up, half[0].scales, up, half[0].rows, spans);
+    turn_scales(s, half[0].scales, up, NULL, NULL, half[0].rows, spans);
 }

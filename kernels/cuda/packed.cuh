@@ -11,13 +11,22 @@
  * once, and no two threads of a warp meet in a bank. Within a word pairs lie so that a mask and a
  * shift put both halves of a register in place:
  *   8 bits: word j: pairs 2 (j % 2) (bytes 0, 2) and the next (bytes 1, 3) of product j / 2;
- *   4 bits: word j: pair r of product j in bits 4 r (low half) and 16 + 4 r (high half);
- *   6 bits: four bits as above, and a word with the upper two: pair r of product j in bits 2 (4 j +
- *           r) and 16 + 2 (4 j + r).
+ *   4 bits: the two pieces of 64 k side by side, so that a thread reads 16 bytes. A word has the four
+ *           pairs of 16 k: pair r in the four bits from 3 + 4 r (low half) and 19 + 4 r (high half) on,
+ *           round the word's end, so that pair 0 lies where bf16 has its upper fraction;
+ *   mxfp4:  the same words, with each code's sign apart from its other bits (mxfp4_low);
+ *   6 bits: word j: pair r of product j in bits 4 r and 16 + 4 r, and a word with the upper two: pair
+ *           r of product j in bits 2 (4 j + r) and 16 + 2 (4 j + r).
+ *
+ * Scales behind the codes lie as thread / 4 wants them, who has features `row` and row + 8: of Q4_0 (f16)
+ * and MXFP4 (bytes) both of a piece, then both of the next; of Q4_K 16 bytes for each feature `row`,
+ * then for each row + 8: d and dmin as in the block, and 24 bits for each 64 k: scale, minimum, scale, minimum.
+ * The arrays of int4 have row and row + 8 side by side, too.
  *
  * In registers codes become whole numbers (fp8 and mxfp4: numbers of few bits), which bf16 and f16
  * hold exactly: scales are applied to sums, in f32. That is more exact than rounding each weight to
- * 16 bits, and takes fewer instructions.
+ * 16 bits, and takes fewer instructions. Where a minimum is taken off anyway (int4, Q4_K) codes are 16 too
+ * large, which costs nothing to make in bf16, and the minimum takes off that, too.
  */
 #ifndef KERNELS_CUDA_PACKED_CUH
 #define KERNELS_CUDA_PACKED_CUH
@@ -99,41 +108,74 @@ static __device__ __forceinline__ void bytes_to_pairs(uint32_t w, uint32_t *a) {
     }
 }
 
-/* What is taken from a code of 4 or 6 bits, as the difference of two numbers of the wider type: 8,
- * 8, 0, 32. */
-template <int A, int W> static __device__ __forceinline__ uint32_t less_offset(uint32_t raised) {
-    enum : uint32_t {
-        OFFSET = W == STORAGE_Q4_0 || W == STORAGE_U4 ? 8
-                 : W == STORAGE_Q6_K                  ? 32
-                                                      : 0
-    };
-    return pair_add<A>(raised, PAIR_OF(0xc300u | OFFSET, 0xe400u | OFFSET));
+/* The 32 bits from bit `by` (0 to 31) of low on, those of high behind it. */
+static __device__ __forceinline__ uint32_t funnel_right(uint32_t low, uint32_t high, uint32_t by) {
+#ifdef TRIREME_EMULATED
+    return (uint32_t)(((uint64_t)high << 32 | low) >> by);
+#else
+    return __funnelshift_r(low, high, by);
+#endif
 }
-/* e2m1, doubled: as e4m3. left: from the code's place to the wider type's exponent. */
+static __device__ __forceinline__ uint32_t rotate_right(uint32_t w, uint32_t by) {
+    return funnel_right(w, w, by);
+}
+/* left: negative to the right. */
+static __device__ __forceinline__ uint32_t shift_by(uint32_t w, int left) {
+    return left >= 0 ? w << (left >= 0 ? left : 0) : w >> (left < 0 ? -left : 0);
+}
+
+/* Where pair r of mxfp4 has the lowest of its three lower bits, and its sign, in the low half; the high half
+ * is the same. Of pairs 0 and 1 one shift puts both in place, of bf16. */
+static constexpr __device__ int mxfp4_low(int r) {
+    return r == 0 ? 6 : r == 1 ? 3 : r == 2 ? 0 : 9;
+}
+static constexpr __device__ int mxfp4_sign(int r) {
+    return r == 0 ? 15 : r == 1 ? 12 : r == 2 ? 13 : 14;
+}
+/* e2m1: exponent and fraction under those of the wider type, which makes numbers (subnormal ones too)
+ * 2^-126 (f16: 2^-14) as large. */
 template <int A> static __device__ __forceinline__ uint32_t e2m1_pair(uint32_t w, int r) {
-    const int up = (A == STORAGE_BF16 ? 6 : 9) - 4 * r;
-    const uint32_t magnitude =
-        (up >= 0 ? w << (up >= 0 ? up : 0) : w >> (up < 0 ? -up : 0)) & PAIR_OF(0x01c0u, 0x0e00u);
-    return pair_multiply<A>((w << (12 - 4 * r) & 0x80008000u) | magnitude,
-                            PAIR_OF(0x7f00u, 0x7800u));
+    const int up = (A == STORAGE_BF16 ? 6 : 9) - mxfp4_low(r), sign_up = 15 - mxfp4_sign(r);
+    const uint32_t low = PAIR_OF(0x01c0u, 0x0e00u),
+                   code = up == sign_up
+                              ? shift_by(w, up) & (low | 0x80008000u)
+                              : (shift_by(w, sign_up) & 0x80008000u) | (shift_by(w, up) & low);
+    return pair_multiply<A>(code, PAIR_OF(0x7e80u, 0x7400u));
 }
-/* high: the upper two bits, of 6. step: which of the two products. */
+
+/* What codes of 4 bits with a minimum are too large in registers. */
+#define CODES_RAISED 16.0f
+/* What a product takes off, for each 1 of x, of codes with this zero. */
+static __device__ __forceinline__ float minimum_of_zero(float zero, float scale) {
+    return __fmul_rn(zero + CODES_RAISED, scale);
+}
+/* The four pairs of 16 k: of Q4_0 code - 8, of int4 and Q4_K code + 16. In the upper fraction of bf16 a
+ * code is that over 16, in f16, which has three bits above it, over 128. */
 template <int A, int W>
-static __device__ __forceinline__ void nibbles_to_pairs(uint32_t w, uint32_t high, int step,
-                                                        uint32_t *a) {
+static __device__ __forceinline__ void fours_to_pairs(uint32_t w, uint32_t *a) {
 #pragma unroll
     for (int r = 0; r < 4; r++) {
         if (W == STORAGE_MXFP4) {
             a[r] = e2m1_pair<A>(w, r);
             continue;
         }
-        uint32_t raised = mask_or(w >> 4 * r, 0x000f000fu, PAIR_OF(0x4300u, 0x6400u));
-        const int from = 2 * (4 * step + r);
-        if (W == STORAGE_Q6_K)
-            raised = mask_or(from >= 4 ? high >> (from >= 4 ? from - 4 : 0)
-                                       : high << (from < 4 ? 4 - from : 0),
-                             0x00300030u, raised);
-        a[r] = less_offset<A, W>(raised);
+        const uint32_t there = r == 3 ? rotate_right(w, 12) : w >> 4 * r;
+        a[r] = mask_or(there, 0x00780078u, PAIR_OF(0x4180u, 0x5800u));
+        if (W == STORAGE_Q4_0)
+            a[r] = pair_add<A>(a[r], PAIR_OF(0xc1c0u, 0xd840u)); /* - 24, - 136 */
+        else if (A != STORAGE_BF16)
+            a[r] = pair_add<A>(a[r], 0xd700d700u); /* - 112 */
+    }
+}
+/* The four pairs of product `step` of a piece of 6 bits. high: the upper two bits. */
+template <int A>
+static __device__ __forceinline__ void sixes_to_pairs(uint32_t w, uint32_t high, int step,
+                                                      uint32_t *a) {
+#pragma unroll
+    for (int r = 0; r < 4; r++) {
+        const uint32_t low = mask_or(w >> 4 * r, 0x000f000fu, PAIR_OF(0x4300u, 0x6400u)),
+                       both = mask_or(shift_by(high, 4 - 2 * (4 * step + r)), 0x00300030u, low);
+        a[r] = pair_add<A>(both, PAIR_OF(0xc320u, 0xe420u)); /* less 32, too */
     }
 }
 
@@ -145,6 +187,12 @@ static __device__ __forceinline__ void nibbles_to_pairs(uint32_t w, uint32_t hig
 static __device__ __forceinline__ float times_whole(float d, int32_t v, float less) {
     return __fmaf_rn(d, __uint_as_float(0x4b400000u + (uint32_t)v), less);
 }
+/* The same of the six bits from bit `at` on: under the exponent of 2^(23 - at) they are 2^(23 - at) more
+ * than what they say. less: d times -2^(23 - at). */
+static __device__ __forceinline__ float times_six_bits(float d, uint32_t w, uint32_t at,
+                                                       float less) {
+    return __fmaf_rn(d, __uint_as_float(mask_or(w, 63u << at, 0x4b000000u - (at << 23))), less);
+}
 
 /* Where a thread of a warpgroup reads; moves along k, 64 at a time. Its two features are `row` and
  * row + 8. Scales are rounded as the definition of the type (dequantize.h) rounds them. */
@@ -152,55 +200,104 @@ template <int A, int W> struct unit_reader {
     typedef packed<W> form;
     enum : uint32_t {
         LARGE = form::UNIT_K == 256,
+        FOURS = form::BITS == 4,
         PIECE_CODES = PACKED_FEATURES * PIECE * (form::BITS == 8 ? 8 : 4) / 8,
+        TILE_CODES = 2 * PIECE_CODES,
         NIBBLES = PACKED_FEATURES * form::UNIT_K / 2,
-        SCALE_SIZE = W == STORAGE_Q8_0 || W == STORAGE_Q4_0 ? 2 : 1,
+        /* of a thread's part of them, of types that have four bits */
+        SCALES_OF_FOUR = W == STORAGE_Q4_0    ? 8
+                         : W == STORAGE_MXFP4 ? 4
+                                              : 16,
+        SCALE_SIZE = W == STORAGE_Q8_0 ? 2 : 1,
         /* of the first scale behind the codes, and from one tile to the next */
-        SCALES_AT = form::CODES + (W == STORAGE_Q4_K   ? 256
-                                   : W == STORAGE_Q6_K ? 128
-                                                       : 0),
-        SCALES_STEP = W == STORAGE_Q4_K   ? 128
-                      : W == STORAGE_Q6_K ? 256
+        SCALES_AT = form::CODES + (W == STORAGE_Q6_K ? 128 : 0),
+        SCALES_STEP = W == STORAGE_Q6_K   ? 256
+                      : W == STORAGE_Q4_K ? 0
                                           : (uint32_t)form::UNIT
     };
     uint32_t thread, row;
-    const unsigned char *codes, *high, *scales, *tops;
-    float d[2], d_less[2], m[2], m_less[2]; /* of Q4_K and Q6_K */
+    const unsigned char *codes, *high, *scales;
+    uint4 four;           /* codes of the tile, of four bits */
+    float d[2], less[2];  /* of Q4_K and Q6_K */
+    float m[2], upper[2]; /* of Q4_K: dmin; and less of the scale of the second piece */
+    float m_less[2], m_upper[2];
+    uint32_t fields[2][3]; /* of Q4_K: from this tile on */
 
-    __device__ __forceinline__ unit_reader() : codes(), high(), scales(), tops() {
+    __device__ __forceinline__ unit_reader() : codes(), high(), scales(), four() {
         thread = threadIdx.x % 128;
         row = thread / 32 * 16 + thread % 32 / 4;
         register_hold(thread);
         register_hold(row);
     }
+    /* d, dmin and what is taken off with them; both: the block's first four bytes. */
+    __device__ __forceinline__ void begin_large(uint32_t i, uint32_t both) {
+        const float2 v = f16x2_float2(both);
+        d[i] = v.x;
+        m[i] = v.y;
+        less[i] = v.x * -0x1p23f;
+        upper[i] = v.x * -0x1p11f;
+        m_less[i] = v.y * -0x1p17f;
+        m_upper[i] = v.y * -0x1p11f;
+    }
     __device__ __forceinline__ void begin(const unsigned char *units) {
-        codes = units + thread * (PIECE_CODES / 128);
+        codes = units + thread * (FOURS ? 16 : PIECE_CODES / 128);
         high = units + NIBBLES + thread * 4;
-        scales = units + SCALES_AT + row * SCALE_SIZE;
-        tops = units + form::CODES + 768 + row;
+        scales = units + SCALES_AT + (FOURS ? thread / 4 * SCALES_OF_FOUR : row * SCALE_SIZE);
 #pragma unroll
-        for (int i = 0; i < 2; i++) {
-            const uint32_t at = row + i * 8;
+        for (uint32_t i = 0; i < 2; i++)
             if (W == STORAGE_Q4_K) {
-                const float2 both = f16x2_float2(((const uint32_t *)(units + form::CODES))[at]);
-                d[i] = both.x;
-                m[i] = both.y;
-                m_less[i] = m[i] * -RAISED;
+                const uint4 all = *(const uint4 *)(scales + i * 512);
+                begin_large(i, all.x);
+                fields[i][0] = all.y;
+                fields[i][1] = all.z;
+                fields[i][2] = all.w;
             } else if (W == STORAGE_Q6_K) {
-                d[i] = f16x2_float2(((const uint16_t *)(units + form::CODES))[at]).x;
+                const uint16_t *at = (const uint16_t *)(units + form::CODES) + row + i * 8;
+                d[i] = f16x2_float2(*at).x;
+                less[i] = d[i] * -RAISED;
             }
-            if (LARGE)
-                d_less[i] = d[i] * -RAISED;
+    }
+    /* The same from a tile of the stage on, to read that one alone. */
+    __device__ __forceinline__ void begin_at(const unsigned char *units, uint32_t tile) {
+        if (W != STORAGE_Q4_K) {
+            begin(units);
+            move(tile);
+            return;
+        }
+        const unsigned char *from = units + SCALES_AT + thread / 4 * SCALES_OF_FOUR;
+        const uint32_t at = tile * 3 / 4;
+        codes = units + thread * 16 + tile * TILE_CODES;
+#pragma unroll
+        for (uint32_t i = 0; i < 2; i++) {
+            const uint32_t *words = (const uint32_t *)(from + i * 512);
+            begin_large(i, words[0]);
+            fields[i][0] = funnel_right(words[1 + at], words[min(2 + at, 3u)], tile * 3 % 4 * 8);
         }
     }
     __device__ __forceinline__ void move(uint32_t tiles = 1) {
-        codes += tiles * (LARGE ? 2 * PIECE_CODES : (uint32_t)form::UNIT);
+        codes += tiles * (LARGE ? TILE_CODES : (uint32_t)form::UNIT);
         high += tiles * PACKED_FEATURES * 16;
         scales += tiles * SCALES_STEP;
-        tops += tiles * PACKED_FEATURES;
+        if (W == STORAGE_Q4_K) /* one at a time */
+#pragma unroll
+            for (uint32_t i = 0; i < 2; i++) {
+                fields[i][0] = funnel_right(fields[i][0], fields[i][1], 24);
+                fields[i][1] = funnel_right(fields[i][1], fields[i][2], 24);
+                fields[i][2] >>= 24;
+            }
+    }
+    /* Codes of four bits: once a tile, ahead of its unpack. */
+    __device__ __forceinline__ void fetch() {
+        if (FOURS)
+            four = *(const uint4 *)codes;
     }
     /* A of the two products of a half of the tile. */
     __device__ __forceinline__ void unpack(uint32_t half, uint32_t (&a)[2][4]) const {
+        if (FOURS) {
+            fours_to_pairs<A, W>(half ? four.z : four.x, a[0]);
+            fours_to_pairs<A, W>(half ? four.w : four.y, a[1]);
+            return;
+        }
         const unsigned char *from = codes + half * PIECE_CODES;
         if (form::BITS == 8) {
             const uint4 w = *(const uint4 *)from;
@@ -211,27 +308,33 @@ template <int A, int W> struct unit_reader {
             return;
         }
         const uint2 w = *(const uint2 *)from;
-        const uint32_t upper =
-            W == STORAGE_Q6_K ? *(const uint32_t *)(high + half * PACKED_FEATURES * 8) : 0;
-        nibbles_to_pairs<A, W>(w.x, upper, 0, a[0]);
-        nibbles_to_pairs<A, W>(w.y, upper, 1, a[1]);
+        const uint32_t upper_bits = *(const uint32_t *)(high + half * PACKED_FEATURES * 8);
+        sixes_to_pairs<A>(w.x, upper_bits, 0, a[0]);
+        sixes_to_pairs<A>(w.y, upper_bits, 1, a[1]);
     }
     /* Of feature i (0, 1), half of the tile, and (Q6_K) product of it. */
     __device__ __forceinline__ void scale_of(uint32_t i, uint32_t half, uint32_t step, float *scale,
                                              float *minimum) const {
-        const unsigned char *at = scales + i * 8 * SCALE_SIZE + half * PACKED_FEATURES * SCALE_SIZE;
         *minimum = 0;
-        if (SCALE_SIZE == 2) {
-            *scale = f16x2_float2(*(const uint16_t *)at).x;
-        } else if (W == STORAGE_MXFP4) {
-            const uint32_t e = *at;
-            *scale = __uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23);
-        } else if (W == STORAGE_Q4_K) { /* 6 and 6 bits: the lower 8, the upper 4 of two pieces */
-            const uint32_t both = *at | (uint32_t)(tops[i * 8] >> 4 * half & 15) << 8;
-            *scale = times_whole(d[i], both & 63, d_less[i]);
-            *minimum = times_whole(m[i], both >> 6, m_less[i]);
+        if (W == STORAGE_Q8_0) {
+            const uint16_t *at = (const uint16_t *)scales + i * 8 + half * PACKED_FEATURES;
+            *scale = f16x2_float2(*at).x;
+        } else if (W == STORAGE_Q4_0) {
+            const float2 both = f16x2_float2(((const uint32_t *)scales)[half]);
+            *scale = i ? both.y : both.x;
+        } else if (W == STORAGE_MXFP4) { /* 2^(e - 127), of 0 a subnormal number */
+            const uint32_t e = *(const uint32_t *)scales >> (half * 16 + i * 8) & 255;
+            *scale = __uint_as_float(max(e << 23, 0x00400000u));
+        } else if (W == STORAGE_Q4_K) {
+            const uint32_t w = fields[i][0];
+            *scale =
+                half ? times_six_bits(d[i], w, 12, upper[i]) : times_six_bits(d[i], w, 0, less[i]);
+            *minimum = half ? times_six_bits(m[i], w >> 6, 12, m_upper[i])
+                            : times_six_bits(m[i], w, 6, m_less[i]);
+            *minimum = __fmaf_rn(CODES_RAISED, *scale, *minimum);
         } else if (W == STORAGE_Q6_K) {
-            *scale = times_whole(d[i], (int8_t)at[(half + step) * PACKED_FEATURES], d_less[i]);
+            const unsigned char *at = scales + i * 8 + (2 * half + step) * PACKED_FEATURES;
+            *scale = times_whole(d[i], (int8_t)*at, less[i]);
         }
     }
 };

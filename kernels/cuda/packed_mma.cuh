@@ -119,8 +119,8 @@ multiply_tile(const packed_product &q, const unsigned char *stage, unit_reader<A
     enum : uint32_t { ONES = A == STORAGE_BF16 ? 0x3f803f80u : 0x3c003c00u };
     const uint32_t lane = threadIdx.x % 32, ones[4] = {ONES, ONES, ONES, ONES};
     const uint16_t *x = (const uint16_t *)(stage + team * STAGE::X_TILE);
-    reader.begin(stage + STAGE::UNITS_AT);
-    reader.move(team);
+    reader.begin_at(stage + STAGE::UNITS_AT, team);
+    reader.fetch();
 #pragma unroll(TOKENS > 32 ? 1 : 2)
     for (uint32_t half = 0; half < 2; half++) {
         uint32_t a[2][4];

@@ -116,6 +116,27 @@ TEST(output_rows_times_units_have_k_in_splits) {
     }
 }
 
+/* The last stage of a split has fewer than four tiles of 64 k: behind them lies the guard page of x. */
+TEST(blocks_that_share_x_read_none_past_its_end_where_k_is_in_splits) {
+    static const struct shape s = {.form = &FORMS[3],
+                                   .act = STORAGE_BF16,
+                                   .rows = 70,
+                                   .features = 64,
+                                   .cols = 2368,
+                                   .out_f32 = true};
+    if (!has_units())
+        SKIP("gpu", "it is no Hopper");
+    struct weights w = make_weights(s.form, s.features, s.cols);
+    float *x = small_values((size_t)s.rows * s.cols), *whole = run_rows(&s, &w, x, NULL, 0),
+          *split = run_rows(&s, &w, x, NULL, s.rows);
+    EXPECT(!same_bits(whole, split, (size_t)s.rows * s.features)); /* k is in splits */
+    check_values(&s, &w, x, NULL, split);
+    free(whole);
+    free(split);
+    free(x);
+    free_weights(&w);
+}
+
 TEST(the_segments_of_a_matrix_are_one_product) {
     if (!has_units())
         SKIP("gpu", "it is no Hopper");
