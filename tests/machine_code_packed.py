@@ -23,12 +23,15 @@ BUDGETS = {
     (8, 0): ("int4", 180, 2.6),
     (10, 0): ("q4_0", 125, 1.0),
     (14, 0): ("q8_0", 140, 1.0),
-    (17, 0): ("q4_k", 185, 2.5),
+    (17, 0): ("q4_k", 137, 2.7),
     (19, 0): ("q6_k", 203, 2.1),
-    (31, 0): ("mxfp4", 179, 1.0),
+    (31, 0): ("mxfp4", 148, 1.2),
 }
-# Of a thread that copies, for a stage: without sums of x and with them; for each copy of x, for each bulk copy.
-BUDGET_STAGE, BUDGET_SUMS, BUDGET_COPY, BUDGET_BULK = 110, 280, 11, 25
+# The same of four bits times up to FEW rows, whose loop has the tiles of a stage behind each other, and what a stage takes beside.
+FEW, FOURS = 32, {8: (96, 1.8), 10: (110, 1.2), 17: (114, 2.9), 31: (143, 1.2)}
+MINIMA = (8, 17)  # whose blocks sum x up
+# Of a thread that copies, for a stage: without sums of x, with them, for each 8 rows of them; for each copy of x, for each bulk copy.
+BUDGET_STAGE, BUDGET_SUMS, BUDGET_EIGHT_SUMS, BUDGET_COPY, BUDGET_BULK = 110, 115, 15, 11, 25
 # Of one that norms x on its way, for each tile of a stage, with the bulk copies of whole tiles and of halves: fp8, int8, Q8_0 of up
 # to eight rows.
 NORMS, BUDGET_NORMED = (4, 6, 14), 105
@@ -40,10 +43,23 @@ def kernels(text):
 
 
 def measure(code):
-    """Instructions of the loop over tiles and of the one over stages around it; the loop that copies."""
+    """Instructions of the loop over tiles and of the one over stages around it; the loop that copies. Of codes of four bits times few rows
+    there is one loop, over stages, whose tiles follow each other."""
     multiply = [b for b in loops(code) if count(b, "HGMMA")]
     bring = next((b for b in loops(code) if count(b, "LDGSTS") and count(b, "UBLKCP")), [])
     return multiply[0] if multiply else [], multiply[1] if multiply[1:] else [], bring
+
+
+def tiles_of(tile):
+    """How many tiles of 64 k a turn of that loop multiplies."""
+    return max(1, count(tile, "HGMMA") // 4)
+
+
+def stages_of(bring, kind, rows):
+    """How many stages a turn of the loop that copies brings: blocks that share no x have a copy for each 4 rows, others for each
+    16 rows and tile."""
+    copies = rows // 4 if rows < 64 or kind in MINIMA else rows // 16 * TILES
+    return max(1, count(bring, "LDGSTS") // copies)
 
 
 def normed_tiles(body):
@@ -56,14 +72,20 @@ def judge(key, code):
     name, fixed, each = BUDGETS[(kind, by_128)]
     tile, _, bring = measure(code)
     wrong = []
-    if count(tile, "HGMMA") != 4:
-        wrong.append(f"{count(tile, 'HGMMA')} HGMMA in a loop, of 4")
+    few = kind in FOURS and rows <= FEW
+    tiles = TILES if few else 1
+    fixed, each = FOURS[kind] if few else (fixed, each)
+    if count(tile, "HGMMA") != 4 * tiles:
+        wrong.append(f"{count(tile, 'HGMMA')} HGMMA in a loop, of {4 * tiles}")
     elif any("gdesc" not in text or not re.match(r"\S+ R\d+, R\d+, gdesc", text) for text in tile if "HGMMA" in text):
         wrong.append("A does not come from registers")
-    elif len(tile) > fixed + each * rows:
-        wrong.append(f"{len(tile)} instructions for 64 k, of {fixed + each * rows:.0f}")
+    elif len(tile) / tiles > fixed + each * rows:
+        wrong.append(f"{len(tile) / tiles:.0f} instructions for 64 k, of {fixed + each * rows:.0f}")
+    elif tiles > 1 and (loads := sum("LDS.128" in text for text in tile)) < TILES:
+        wrong.append(f"codes of four bits come by {loads} loads of 16 bytes a stage, of {TILES}")
     copies, bulk = count(bring, "LDGSTS"), count(bring, "UBLKCP")
-    budget = (BUDGET_SUMS if kind in (8, 17) else BUDGET_STAGE) + BUDGET_COPY * copies + BUDGET_BULK * bulk
+    stage = BUDGET_SUMS + BUDGET_EIGHT_SUMS * (rows // 8) if kind in MINIMA else BUDGET_STAGE
+    budget = stages_of(bring, kind, rows) * stage + BUDGET_COPY * copies + BUDGET_BULK * bulk
     if not bulk:
         wrong.append("no loop with bulk copies (UBLKCP)")
     elif len(bring) > budget:
@@ -83,8 +105,9 @@ def slots(found, kind):
     for (act, *this, rows, groups), code in found.items():
         if act == 3 and tuple(this) == kind:
             tile, stage, bring = measure(code)
-            alone = groups * (len(tile) + (len(stage) - len(tile)) / TILES)
-            out[(rows, groups)] = round(alone + len(bring) / TILES)
+            beside = 0 if tiles_of(tile) > 1 else (len(stage) - len(tile)) / TILES
+            alone = groups * (len(tile) / tiles_of(tile) + beside)
+            out[(rows, groups)] = round(alone + len(bring) / TILES / stages_of(bring, kind[0], rows))
             if kind[0] in NORMS and rows <= machine_code.NORMED_ROWS:
                 body = machine_code.normed(code)
                 out["normed"] = round(alone + len(body) / normed_tiles(body))
@@ -103,7 +126,8 @@ def main():
         tile, _, bring = measure(code)
         if "--table" in sys.argv and key[0] == 3:
             copies, bulk = count(bring, "LDGSTS"), count(bring, "UBLKCP")
-            print(f"| {BUDGETS[key[1:3]][0]} | {key[3]} | {key[4]} | {len(tile)} | {len(bring)} | {copies} | {bulk} |")
+            each = f"{len(tile) / tiles_of(tile):.0f}"
+            print(f"| {BUDGETS[key[1:3]][0]} | {key[3]} | {key[4]} | {each} | {len(bring)} | {copies} | {bulk} |")
         elif len(sys.argv) == 3:
             print("".join(line + "\n" for line in judge(key, code)), end="")
 

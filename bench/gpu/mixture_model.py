@@ -28,8 +28,8 @@ MODELS = {
 # warps / 4; of 64 rows the halves of a tile come one after the other, so some instructions are issued twice.
 MMA_BLOCKS = {8: (32, 128, 5, 50), 32: (64, 64, 4, 96), 64: (64, 64, 3, 121), 128: (128, 32, 2, 198)}
 UNIT_BLOCKS = {
-    "mxfp4": {8: (64, 256, 2, 824), 32: (64, 256, 1, 1204), 64: (64, 256, 1, 2000)},
-    "q4_k": {8: (64, 256, 2, 928), 32: (64, 256, 1, 1416), 64: (64, 256, 1, 2500)},
+    "mxfp4": {8: (64, 256, 2, 748), 32: (64, 256, 1, 1120), 64: (64, 256, 1, 2000)},
+    "q4_k": {8: (64, 256, 2, 836), 32: (64, 256, 1, 1324), 64: (64, 256, 1, 2500)},
 }
 SHARED = 128 * CLOCK  # bytes a second of an SM's shared memory: ldmatrix reads a warp's features and rows anew for each 16 or 32 k
 # What a block needs before its first weights are asked for: offsets and the expert's description out of L2 (0.6), then their first bytes. Blocks

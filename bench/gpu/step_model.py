@@ -29,7 +29,10 @@ PORT = 64 * CLOCK * 0.8  # bytes a second that one SM takes from L2: 64 a clock,
 PEERS = 2.65e12 / SMS  # bytes a second that one SM reads from others' shared memory in clusters of four (published for H100)
 SPLITS = 0.5e-6  # two barriers of a cluster (0.1 each), the first load from a neighbour (0.12), the way out
 EXCHANGE = 0.5e-6  # two barriers of a cluster and a load from each of seven neighbours
-WGMMA = 790e12  # operations a second of wgmma with large tiles: what torch reaches on H200; 8 to 64 columns take as long as 64
+WGMMA = 790e12  # operations a second of wgmma with large tiles: what torch reaches on H200
+# Columns that fewer take as long as. An assumption to be measured first: by mma.sync a quarter of an SM does its share of 8 columns in 6.4
+# clocks, a fifth of what 64 take by wgmma, so wgmma is given 16 clocks, its rate with 32. If 8 took as long as 64, four bits would wait for it.
+COLUMNS = 32
 # Of the loops (docs/gpu-registers.md): issue slots of an SM's quarter for each stage of 64 k, (rows, warpgroups); normed: of 8 rows of the
 # residual, by the product that norms them.
 LOOP = {(8, 1): 153, "normed": 199, (16, 1): 149, (32, 1): 155, (64, 1): 201, (64, 2): 311, (128, 1): 215, (128, 2): 329, (256, 2): 384}
@@ -37,18 +40,18 @@ LOOP = {(8, 1): 153, "normed": 199, (16, 1): 149, (32, 1): 155, (64, 1): 201, (6
 # warpgroups that multiply, what a stage of 256 k takes beside, and the one that copies; normed: of 8 rows of the residual. By
 # tests/machine_code_packed.py --slots; of 8 rows with the ways of whole tiles and of halves, of which a product goes one.
 PACKED = {
-    "fp8": (1, {(8, 1): 175, "normed": 198, (32, 1): 162, (64, 1): 187, (64, 2): 330, (128, 2): 348}),
-    "fp8-128": (1, {(8, 1): 201, "normed": 224, (32, 1): 200, (64, 1): 240, (64, 2): 434, (128, 2): 510}),
+    "fp8": (1, {(8, 1): 176, "normed": 198, (32, 1): 166, (64, 1): 187, (64, 2): 330, (128, 2): 348}),
+    "fp8-128": (1, {(8, 1): 202, "normed": 224, (32, 1): 202, (64, 1): 239, (64, 2): 434, (128, 2): 512}),
     # activations in fp8 too (linear_fp8.cu, --compute fp8), by tests/machine_code_fp8.py --slots; the warp that copies with its ways
     # of all clusters, of which a block goes one
     "fp8-fp8": (1, {(8, 1): 132, (32, 1): 138, (64, 1): 147, (64, 2): 216, (128, 2): 256}),
-    "int8": (1, {(8, 1): 160, "normed": 183, (32, 1): 148, (64, 1): 172, (64, 2): 300, (128, 2): 318}),
-    "q8_0": (34 / 32, {(8, 1): 195, "normed": 219, (32, 1): 190, (64, 1): 245, (64, 2): 447, (128, 2): 587}),
-    "q4_0": (18 / 32, {(8, 1): 172, (32, 1): 176, (64, 1): 230, (64, 2): 417, (128, 2): 558}),
-    "int4": (0.5 + 8 / 128, {(8, 1): 223, (32, 1): 320, (64, 1): 396, (64, 2): 707, (128, 2): 1030}),  # groups of 128, scales and zeros in f32
-    "q4_k": (144 / 256, {(8, 1): 220, (32, 1): 314, (64, 1): 391, (64, 2): 696, (128, 2): 1012}),
-    "q6_k": (210 / 256, {(8, 1): 217, (32, 1): 270, (64, 1): 361, (64, 2): 672, (128, 2): 947}),
-    "mxfp4": (17 / 32, {(8, 1): 222, (32, 1): 227, (64, 1): 280, (64, 2): 517, (128, 2): 657}),
+    "int8": (1, {(8, 1): 162, "normed": 183, (32, 1): 151, (64, 1): 171, (64, 2): 300, (128, 2): 318}),
+    "q8_0": (34 / 32, {(8, 1): 196, "normed": 220, (32, 1): 192, (64, 1): 245, (64, 2): 446, (128, 2): 590}),
+    "q4_0": (18 / 32, {(8, 1): 126, (32, 1): 157, (64, 1): 228, (64, 2): 412, (128, 2): 554}),
+    "int4": (0.5 + 8 / 128, {(8, 1): 131, (32, 1): 198, (64, 1): 390, (64, 2): 732, (128, 2): 1096}),  # groups of 128, scales and zeros in f32
+    "q4_k": (144 / 256, {(8, 1): 151, (32, 1): 232, (64, 1): 321, (64, 2): 596, (128, 2): 908}),
+    "q6_k": (210 / 256, {(8, 1): 216, (32, 1): 274, (64, 1): 359, (64, 2): 672, (128, 2): 948}),
+    "mxfp4": (17 / 32, {(8, 1): 154, (32, 1): 185, (64, 1): 258, (64, 2): 474, (128, 2): 616}),
 }
 MINIMA = ("int4", "q4_k")  # whose blocks each sum x up for themselves
 HEAD_OF = {"q8_0": "q8_0", "q4_0": "q6_k", "q4_k": "q6_k", "q6_k": "q6_k"}  # what files have it in; others: bf16
@@ -161,7 +164,7 @@ def product(features, cols, rows, kind="bf16", prompt=False, normed=False):
         "L2": blocks * from_l2 / L2,
         "SM's port": waves * block_bytes / PORT,
         "instructions": waves * stages * loop["normed" if normed else (t, groups)] / CLOCK,
-        "wgmma": waves * 2 * f * cols_of_split * max(t, 64) / ((FP8_RATE if kind == "fp8-fp8" else WGMMA) / SMS),
+        "wgmma": waves * 2 * f * cols_of_split * max(t, COLUMNS) / ((FP8_RATE if kind == "fp8-fp8" else WGMMA) / SMS),
     }
     binds = max(times, key=times.get)
     # Splits hand their sums over: to the block's own shared memory, then all but a split's own from its neighbours.
