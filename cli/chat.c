@@ -186,10 +186,8 @@ int chat_main(int argc, char **argv) {
         api_client_take_port(&settings.url, settings.port);
     if (!rc && !settings.url && !settings.model)
         rc = error_set(&err, ERR_INVALID, "give a model folder");
-    if (rc) {
-        option_free(&chat_options, &settings);
-        return command_misused("chat", &err);
-    }
+    if (rc)
+        return command_misused("chat", &chat_options, &settings, &err);
     struct chat c = {.colours = false};
     conversation_init(&c.conversation, &settings);
     rc = talk_begin(&c.talk, &settings, settings.model, &err);

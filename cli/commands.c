@@ -65,8 +65,11 @@ static const struct other_name {
 } OTHER_NAMES[] = {
     {"ps", "status"}, {"ls", "list"}, {"rm", "delete"}, {"stop", "unload"}, {"show", "info"}};
 
-int command_misused(const char *name, const struct error *err) {
+int command_misused(const char *name, const struct option_table *table, void *settings,
+                    const struct error *err) {
     fprintf(stderr, "trireme %s: %s\n", name, err->text);
+    if (table)
+        option_free(table, settings);
     return 2;
 }
 
@@ -157,7 +160,7 @@ static int write_help(const char *how, const char *where) {
                  ? help_files_write(where, commands, ARRAY_LEN(COMMANDS), &err)
                  : help_completion_print(where, commands, ARRAY_LEN(COMMANDS), &err);
     merged_options_release(&serve);
-    return rc ? command_misused("help", &err) : 0;
+    return rc ? command_misused("help", NULL, NULL, &err) : 0;
 }
 
 static const struct command *find_command(const char *name) {
@@ -222,7 +225,7 @@ static int help_main(int argc, char **argv) {
     if (writes && argc < 3) {
         error_set(&err, ERR_INVALID, "%s needs a %s", name,
                   !strcmp(name, "--files") ? "folder" : "shell: bash, zsh or fish");
-        return command_misused("help", &err);
+        return command_misused("help", NULL, NULL, &err);
     }
     if (argc > 2 + writes)
         return refuse_more("help", argv[2 + writes]);

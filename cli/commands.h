@@ -75,7 +75,8 @@ struct merged_options;
  * a line for each flag that is taken with a note. The caller releases m. */
 void serve_options_merge(struct merged_options *m, struct buf *notes);
 
-/* Prints "trireme NAME: text" and returns 2. */
-int command_misused(const char *name, const struct error *err);
+/* Prints "trireme NAME: text", frees what was parsed into `settings` by `table` (NULL: nothing was), and returns 2. */
+int command_misused(const char *name, const struct option_table *table, void *settings,
+                    const struct error *err);
 
 #endif

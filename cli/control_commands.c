@@ -241,10 +241,8 @@ static int ask(const struct option_table *table, const char *name, size_t words,
         return 0;
     if (!rc && words && !count && strcmp(name, "reload"))
         rc = error_set(&err, ERR_INVALID, words == 2 ? "how many workers?" : "which model?");
-    if (rc) {
-        option_free(table, &settings);
-        return command_misused(called, &err);
-    }
+    if (rc)
+        return command_misused(called, table, &settings, &err);
     if (settings.url) {
         rc = list_models(&settings, &err);
         if (rc)

@@ -429,10 +429,8 @@ static int run(const struct option_table *table, const char *name, bool quantize
         rc = check_apart(&s, &err);
     if (!rc)
         rc = check_target(&s, &err);
-    if (rc) {
-        option_free(table, &s);
-        return command_misused(name, &err);
-    }
+    if (rc)
+        return command_misused(name, table, &s, &err);
     int64_t took_ms = 0;
     rc = model_path_of_option(&s.model, &err);
     if (!rc) {

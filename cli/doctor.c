@@ -199,7 +199,7 @@ int doctor_main(int argc, char **argv) {
     if (rc == OPTION_HELP_PRINTED)
         return 0;
     if (rc)
-        return command_misused("doctor", &err);
+        return command_misused("doctor", &doctor_options, &o, &err);
     report_begin(&report, o.json);
     rc = model_path_of_option(&o.model, &err);
     if (!rc)

@@ -161,7 +161,7 @@ int grammar_main(int argc, char **argv) {
     if (rc == OPTION_HELP_PRINTED)
         return 0;
     if (rc)
-        return command_misused("grammar", &err);
+        return command_misused("grammar", &grammar_options, &s, &err);
     rc = lines_run(answer, &s, &err);
     if (rc)
         fprintf(stderr, "trireme grammar: %s\n", err.text);

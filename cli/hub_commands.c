@@ -126,10 +126,8 @@ static int run(const struct option_table *table, const char *name, command_fn *c
         return 0;
     if (!rc && table->arguments)
         rc = read_name(&s, &model, &err);
-    if (rc) {
-        option_free(table, &s);
-        return command_misused(name, &err);
-    }
+    if (rc)
+        return command_misused(name, table, &s, &err);
     report_begin(&report, s.json);
     rc = hub_places_read(&places, &err);
     if (!rc)

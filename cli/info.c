@@ -355,10 +355,8 @@ int info_main(int argc, char **argv) {
         return 0;
     if (!rc && !s.model)
         rc = error_set(&err, ERR_INVALID, "give a model folder");
-    if (rc) {
-        option_free(&info_options, &s);
-        return command_misused("info", &err);
-    }
+    if (rc)
+        return command_misused("info", &info_options, &s, &err);
     report_begin(&report, s.json);
     rc = model_path_of_option(&s.model, &err);
     rc = rc ? failed(&report, rc, &err) : info(&report, s.model);

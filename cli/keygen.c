@@ -77,7 +77,7 @@ int keygen_main(int argc, char **argv) {
     if (rc == OPTION_HELP_PRINTED)
         return 0;
     if (rc < 0)
-        return command_misused("keygen", &err);
+        return command_misused("keygen", &keygen_options, &s, &err);
     bool all = s.role && !strcmp(s.role, "all");
     enum wire_role role = s.role ? link_role_parse(s.role) : (enum wire_role)0;
     int code = 0;
@@ -88,7 +88,7 @@ int keygen_main(int argc, char **argv) {
     else if (!s.out)
         error_set(&err, ERR_INVALID, "where to? give --out %s", all ? "FOLDER" : "FILE");
     if ((!all && !role) || !s.out) {
-        code = command_misused("keygen", &err);
+        code = command_misused("keygen", NULL, NULL, &err);
     } else if ((all ? make_all(&s, &err) : make_one(&s, role, &err)) != 0) {
         fprintf(stderr, "trireme keygen: %s\n", err.text);
         code = 1;

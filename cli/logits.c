@@ -169,7 +169,7 @@ int logits_main(int argc, char **argv) {
         rc = error_set(&err, ERR_INVALID,
                        "which model? give a folder, a .gguf file or a hub's name");
     if (rc)
-        return command_misused("logits", &err);
+        return command_misused("logits", &logits_options, &o, &err);
     rc = model_path_of_option(&o.model, &err);
     const struct scorer_options options = scorer_options_of(&o.scorer, o.model, (uint32_t)o.ctx);
     if (!rc)

@@ -195,10 +195,8 @@ int perplexity_main(int argc, char **argv) {
     if (!rc && (!o.model || !o.file))
         rc = error_set(&err, ERR_INVALID,
                        "give a model and a text: MODEL FILE, or --model and --file");
-    if (rc) {
-        option_free(&perplexity_options, &o);
-        return command_misused("perplexity", &err);
-    }
+    if (rc)
+        return command_misused("perplexity", &perplexity_options, &o, &err);
     buf_init(&text, 0);
     rc = model_path_of_option(&o.model, &err);
     const struct scorer_options options = scorer_options_of(&o.scorer, o.model, 0);

@@ -118,13 +118,11 @@ int render_main(int argc, char **argv) {
     int64_t now_s = 0;
     int rc = option_parse(&render_options, &s, argc, argv, NULL, 0, NULL, &err);
     if (rc)
-        return rc == OPTION_HELP_PRINTED ? 0 : command_misused("render", &err);
+        return rc == OPTION_HELP_PRINTED ? 0 : command_misused("render", &render_options, &s, &err);
     rc = s.template ? read_now(s.now, &now_s, &err)
                     : error_set(&err, ERR_INVALID, "--template FILE is needed");
-    if (rc) {
-        option_free(&render_options, &s);
-        return command_misused("render", &err);
-    }
+    if (rc)
+        return command_misused("render", &render_options, &s, &err);
     rc = file_read_any(s.template, TEMPLATE_SOURCE_MAX, &source, &err);
     if (!rc) {
         if (template_parse(bytes_of(buf_text(&source), source.len), &t, &parse_error))

@@ -141,10 +141,8 @@ static int ask(const struct option_table *table, const char *name, int argc, cha
                       words[count == 2], settings.url);
     if (!rc && count == 2 && settings.prompt)
         rc = error_set(&err, ERR_INVALID, "unexpected argument '%s': --prompt was given", words[1]);
-    if (rc) {
-        option_free(table, &settings);
-        return command_misused(name, &err);
-    }
+    if (rc)
+        return command_misused(name, table, &settings, &err);
     bool completes = table == &generate_options;
     bool has_model = count == 2 || (count == 1 && settings.prompt);
     rc = run(&settings, has_model ? words[0] : settings.model,

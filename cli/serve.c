@@ -526,7 +526,7 @@ int serve_main(int argc, char **argv) {
     s.settings = (struct serve_settings *)(void *)s.options.settings;
     int rc = option_parse(&s.options.table, s.settings, argc, argv, NULL, 0, NULL, &err);
     if (rc < 0)
-        rc = command_misused("serve", &err);
+        rc = command_misused("serve", NULL, NULL, &err);
     else if (rc == OPTION_HELP_PRINTED)
         rc = 0;
     else {

@@ -336,10 +336,8 @@ int tokenize_main(int argc, char **argv) {
         return 0;
     if (!rc)
         rc = take_arguments(&s, words, count, &text, &err);
-    if (rc) {
-        option_free(&tokenize_options, &s);
-        return command_misused("tokenize", &err);
-    }
+    if (rc)
+        return command_misused("tokenize", &tokenize_options, &s, &err);
     rc = open_vocabulary(&s, &t, &err);
     struct answerer lines = {&s, t, tokenize_line};
     if (!rc)
@@ -367,7 +365,7 @@ int decode_main(int argc, char **argv) {
     mem_free(words);
     if (rc) {
         buf_release(&ids);
-        return rc == OPTION_HELP_PRINTED ? 0 : command_misused("decode", &err);
+        return rc == OPTION_HELP_PRINTED ? 0 : command_misused("decode", &decode_options, &s, &err);
     }
     rc = open_vocabulary(&s, &t, &err);
     struct answerer lines = {&s, t, decode_line};

@@ -171,7 +171,7 @@ int top_main(int argc, char **argv) {
     struct error err;
     int rc = option_parse(&top_options, &t.settings, argc, argv, NULL, 0, NULL, &err);
     if (rc < 0)
-        return command_misused("top", &err);
+        return command_misused("top", &top_options, &t.settings, &err);
     if (rc == OPTION_HELP_PRINTED)
         return 0;
     api_client_take_port(&t.settings.url, t.settings.port);

@@ -476,7 +476,7 @@ int bench_main(int argc, char **argv) {
     if (!strcmp(what, "compare") || !strcmp(what, "plot")) {
         rc = check_files(argc, argv, &err);
         if (rc < 0)
-            return command_misused("bench", &err);
+            return command_misused("bench", NULL, NULL, &err);
         if (rc == OPTION_HELP_PRINTED)
             return 0;
         rc = *what == 'c' ? compare(argv + 1, &err) : plot(argc - 1, argv + 1, &err);
@@ -498,7 +498,7 @@ int bench_main(int argc, char **argv) {
                 "say serve, compare or plot, or a model as a path or a hub's name: '%s' is none",
                 word);
         if (rc < 0)
-            return command_misused("bench", &err);
+            return command_misused("bench", &bench_options, &b.settings, &err);
         if (rc == OPTION_HELP_PRINTED)
             return 0;
         api_client_take_port(&b.settings.url, b.settings.port);
