@@ -36,16 +36,6 @@ bool block_share_is_over(const struct tenant *tenant, uint32_t blocks) {
     return tenant->block_count > blocks && tenant->block_rows > 1;
 }
 
-/* Of one tenant: does a give way before b? */
-static bool gives_way_before(const struct sequence *a, const struct sequence *b) {
-    const struct request *x = a->request, *y = b->request;
-    if (x->paused != y->paused)
-        return x->paused;
-    if (x->priority != y->priority)
-        return x->priority > y->priority;
-    return x->arrival != y->arrival ? x->arrival > y->arrival : a->choice > b->choice;
-}
-
 /* Whose client does not read needs no blocks now. */
 static struct sequence *latest_paused(const struct replica *r) {
     struct sequence *victim = NULL;
@@ -77,7 +67,7 @@ struct sequence *block_share_victim(const struct replica *r, struct block_share 
     for (uint32_t i = 0; i < r->running_count && most; i++) {
         struct sequence *q = r->running[i];
         if (q->request->tenant == most && !seq_is_leaving(q) && !request_is_probe(q->request) &&
-            (!victim || gives_way_before(q, victim)))
+            (!victim || seq_gives_way_before(q, victim)))
             victim = q;
     }
     return victim;

@@ -222,6 +222,12 @@ static bool has_slot(const struct sched *s, const struct replica *r, const struc
     return r->free_slot_count > (kept ? 1 : 0);
 }
 
+/* It could run here if there were blocks. Its grammar is asked for where all else is there. */
+static bool lacks_only_blocks(struct sched *s, struct replica *r, const struct sequence *q) {
+    return is_usable(r) && has_slot(s, r, q) && (!seq_is_resumed(q) || has_credit(s, r)) &&
+           grammar_is_ready(s, r, q->request);
+}
+
 /* The replica where it costs least (placing_cost).
  * The cost is compared first, since it rules out most replicas; but not where a grammar is needed,
  * because each replica that could run the sequence is asked to compile it. */
@@ -237,9 +243,7 @@ static struct replica *choose(struct sched *s, struct sequence *q, bool *fits) {
         if (!replica_fits(r, q))
             continue;
         *fits = true;
-        if (!is_usable(r) || !has_slot(s, r, q) || (seq_is_resumed(q) && !has_credit(s, r)))
-            continue;
-        if (!grammar_is_ready(s, r, q->request))
+        if (!lacks_only_blocks(s, r, q))
             continue;
         if (!cost_first && !may_cost_less(s, q, r, least))
             continue;
@@ -357,12 +361,9 @@ static struct sequence *shut_out(const struct sched *s, const struct model *mode
 
 /* Of these the tenant with more slots gives way, by its least important one, then its latest. */
 static bool gives_slot_before(const struct sequence *a, const struct sequence *b) {
-    const struct request *x = a->request, *y = b->request;
-    if (x->tenant->slot_count != y->tenant->slot_count)
-        return x->tenant->slot_count > y->tenant->slot_count;
-    if (x->priority != y->priority)
-        return x->priority > y->priority;
-    return x->arrival != y->arrival ? x->arrival > y->arrival : a->choice > b->choice;
+    const struct tenant *x = a->request->tenant, *y = b->request->tenant;
+    return x->slot_count != y->slot_count ? x->slot_count > y->slot_count
+                                          : seq_gives_way_before(a, b);
 }
 
 /* No slot is free: one is taken from the tenant that has most, and keeps one at least. One at a time:
@@ -401,8 +402,7 @@ struct shortage {
 
 /* Of this replica. */
 static struct shortage shortage_of(struct sched *s, struct sequence *q, struct replica *r) {
-    if (!is_usable(r) || !replica_fits(r, q) || !has_slot(s, r, q) ||
-        (seq_is_resumed(q) && !has_credit(s, r)) || !grammar_is_ready(s, r, q->request))
+    if (!replica_fits(r, q) || !lacks_only_blocks(s, r, q))
         return (struct shortage){0};
     (void)prefix_find(s, q, r);
     uint32_t group = short_group(r, q, true);

@@ -42,9 +42,7 @@ static bool later(const struct sequence *a, const struct sequence *b) {
 /* Of the same tenant, and both paused or neither: the lower priority gives way, then the later. */
 static bool worse(const struct sequence *a, const struct sequence *b) {
     const struct request *x = a->request, *y = b->request;
-    if (x->tenant != y->tenant || x->paused != y->paused)
-        return false;
-    return x->priority != y->priority ? x->priority > y->priority : later(a, b);
+    return x->tenant == y->tenant && x->paused == y->paused && seq_gives_way_before(a, b);
 }
 
 /* The tenant whose sequence came last gives way, by its least important one. It may be the one that

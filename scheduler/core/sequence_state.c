@@ -19,6 +19,13 @@ bool seq_is_runnable(const struct sequence *q) {
     return !request->gateway || !request->gateway->silent || request->resumable;
 }
 
+bool seq_gives_way_before(const struct sequence *a, const struct sequence *b) {
+    const struct request *x = a->request, *y = b->request;
+    if (x->priority != y->priority)
+        return x->priority > y->priority;
+    return x->arrival != y->arrival ? x->arrival > y->arrival : a->choice > b->choice;
+}
+
 /* ---- What being in a state means ---- */
 
 static void count_waiting(struct sched *s, const struct sequence *q, int32_t by) {

@@ -44,6 +44,9 @@ bool seq_is_resumed(const struct sequence *q);
 /* May it run as far as its request and its gateway are concerned? */
 bool seq_is_runnable(const struct sequence *q);
 
+/* Of two of alike claim to their slots: the less important one gives way first, then the later. */
+bool seq_gives_way_before(const struct sequence *a, const struct sequence *b);
+
 /* What is new waits behind its sibling, which computes the prompt they share. */
 void seq_hold(struct sched *s, struct sequence *q);
 /* What is new or held goes where it belongs now: into its model's queue, or parked. */
