@@ -32,16 +32,18 @@ TEST(errors_have_their_status_type_and_code) {
     struct api_error err;
     struct buf out = {0}, wanted = {0};
     EXPECT_EQ(ARRAY_LEN(ROWS), API_FAULT_COUNT);
-    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
-        EXPECT_EQ(api_error_set(&err, ROWS[i].fault, "p", "why %d", 7), -1);
-        EXPECT_EQ(err.status, ROWS[i].status);
-        EXPECT_EQ(err.retry_after_ms, ROWS[i].status == 429 ? 1000 : 0);
+    for (size_t i = 0; i < 2 * ARRAY_LEN(ROWS); i++) {
+        const char *param = i % 2 ? "p" : NULL;
+        EXPECT_EQ(api_error_set(&err, ROWS[i / 2].fault, param, "why \"%d\"", 7), -1);
+        EXPECT_EQ(err.status, ROWS[i / 2].status);
+        EXPECT_EQ(err.retry_after_ms, ROWS[i / 2].status == 429 ? 1000 : 0);
         buf_reset(&out);
         buf_reset(&wanted);
         api_error_write(&err, &out);
-        buf_addf(&wanted,
-                 "{\"error\":{\"message\":\"why 7\",\"type\":\"%s\",\"param\":\"p\",\"code\":%s}}",
-                 ROWS[i].type, ROWS[i].code);
+        buf_addf(
+            &wanted,
+            "{\"error\":{\"message\":\"why \\\"7\\\"\",\"type\":\"%s\",\"param\":%s,\"code\":%s}}",
+            ROWS[i / 2].type, param ? "\"p\"" : "null", ROWS[i / 2].code);
         EXPECT_STR(buf_text(&out), buf_text(&wanted));
     }
     EXPECT_EQ(api_error_out_of_memory(&err), -1);
@@ -49,6 +51,25 @@ TEST(errors_have_their_status_type_and_code) {
     EXPECT_EQ(err.retry_after_ms, 1000);
     buf_release(&out);
     buf_release(&wanted);
+}
+
+/* What a client sent may be anything, and may be cut; what it gets back is UTF-8, and says when to come
+ * again where it may. */
+TEST(errors_can_be_read_whatever_they_are_about) {
+    struct api_error err;
+    api_error_set(&err, API_BAD_REQUEST, "a\xff\xc3", "'%s'", "\x80z\xe2\x82");
+    EXPECT_STR(err.param, "a??");
+    EXPECT_STR(err.text, "'?z?"
+                         "?'");
+    EXPECT_EQ(err.retry_after_ms, 0);
+    api_error_set(&err, API_OVERLOADED, NULL, "full");
+    EXPECT_EQ(err.retry_after_ms, 1000);
+    api_error_out_of_memory(&err);
+    EXPECT_EQ(err.retry_after_ms, 1000);
+    EXPECT_EQ(err.status, 503);
+    api_error_stream_taken(&err);
+    EXPECT_EQ(err.status, 409);
+    EXPECT_STR(err.code, "stream_taken");
 }
 
 TEST(errors_have_the_shape_of_their_path) {
