@@ -202,14 +202,6 @@ static inline void check_values(const struct shape *s, const struct weights *w, 
     free(row);
 }
 
-/* Values that f16 outputs hold. */
-static inline float *small_values(size_t count) {
-    float *x = random_values(count);
-    for (size_t i = 0; i < count; i++)
-        x[i] *= 0.01f;
-    return x;
-}
-
 static inline void check_shape(const struct shape *s) {
     struct weights w = make_weights(s->form, s->features, s->cols);
     float *x = small_values((size_t)s->rows * s->cols), *bias = random_values(s->features),

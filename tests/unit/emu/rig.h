@@ -130,6 +130,14 @@ static inline float *random_values(size_t count) {
         x[i] = check_random() % 101 == 0 ? random_value() * 30 : random_value();
     return x;
 }
+
+/* Values that f16 outputs hold. */
+static inline float *small_values(size_t count) {
+    float *x = random_values(count);
+    for (size_t i = 0; i < count; i++)
+        x[i] *= 0.01f;
+    return x;
+}
 static inline bool same_bits(const float *a, const float *b, size_t count) {
     return !memcmp(a, b, count * sizeof *a);
 }

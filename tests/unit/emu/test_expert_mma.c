@@ -1,17 +1,7 @@
 /* Products of a mixture's experts with weights and rows of one 16-bit type, on Hopper and on other GPUs: against
  * the definition, and bits against how many rows an expert has, where they lie and thread order. */
-#include "rig.h"
+#include "experts_rig.h"
 
-void emu_set_device(int arch, int compiled);
-
-/* Compute capability and what the code was compiled for: early launches, and none. */
-static const int DEVICES[][2] = {{90, 90}, {80, 80}, {120, 120}};
-
-static void use_device(uint32_t i) {
-    emu_set_device(DEVICES[i % ARRAY_LEN(DEVICES)][0], DEVICES[i % ARRAY_LEN(DEVICES)][1]);
-}
-
-enum { EXPERTS = 5 };
 /* Rows of each expert: blocks of 8, 32, 64 and 128 rows, by how many an expert has on average. */
 static const uint32_t COUNTS[][EXPERTS] = {
     {3, 0, 9, 1, 5}, {0, 33, 7, 40, 1}, {65, 0, 130, 3, 1}, {0, 129, 360, 2, 1}};
@@ -37,21 +27,6 @@ static struct mixture mixture_new(enum storage_type act, const uint32_t parts[2]
 static void mixture_free(struct mixture *m) {
     free(m->w);
     free(m->bias);
-}
-
-/* Values that f16 outputs hold. */
-static float *small_values(size_t count) {
-    float *x = random_values(count);
-    for (size_t i = 0; i < count; i++)
-        x[i] *= 0.01f;
-    return x;
-}
-
-static uint32_t sum_of(const uint32_t counts[EXPERTS]) {
-    uint32_t sum = 0;
-    for (uint32_t e = 0; e < EXPERTS; e++)
-        sum += counts[e];
-    return sum;
 }
 
 /* On the device, each expert of as many segments as it has parts; weights are rounded to their type. */
@@ -193,48 +168,19 @@ TEST(a_row_of_an_expert_of_16_bits_has_the_same_bits_whatever_the_rows_beside_it
     emu_set_device(90, 90);
 }
 
-/* More experts than a warp has lanes, most of them without rows: each row meets its own expert's bias. */
 TEST(rows_find_their_expert_of_16_bits_among_many) {
-    enum { MANY = 75, COLS = 40, WIDTH = 24 };
+    enum { COLS = 40, WIDTH = 24 };
     static const uint32_t most[] = {2, 60, 200}; /* rows an expert has, at most */
     for (uint32_t i = 0; i < ARRAY_LEN(most); i++) {
         struct rig r = rig_open(STORAGE_BF16);
-        float *zeros = calloc((size_t)MANY * most[2] * COLS, sizeof *zeros), bias[MANY * WIDTH];
-        struct matrix experts[MANY];
-        uint32_t offsets[MANY + 1] = {0};
+        float zeros[WIDTH * COLS] = {0};
         const void *data = rig_values(&r, STORAGE_BF16, zeros, WIDTH * COLS);
-        for (uint32_t e = 0; e < MANY; e++)
-            for (uint32_t n = 0; n < WIDTH; n++)
-                bias[e * WIDTH + n] = (float)(e + 1);
-        const float *biases = rig_up(&r, bias, sizeof bias);
-        for (uint32_t e = 0; e < MANY; e++) {
-            offsets[e + 1] =
-                offsets[e] + (check_random() % 4 ? 0 : (uint32_t)check_random() % (most[i] + 1));
-            experts[e] = (struct matrix){.type = STORAGE_BF16,
-                                         .rows = WIDTH,
-                                         .cols = COLS,
-                                         .segment_count = 1,
-                                         .segments = {{.data = data, .rows = WIDTH}},
-                                         .bias = biases + (size_t)e * WIDTH};
-        }
-        offsets[MANY] += offsets[MANY] == 0; /* the last one has one at least */
-        const uint32_t pairs = offsets[MANY];
-        const struct expert_matrix all = {.type = STORAGE_BF16,
-                                          .rows = WIDTH,
-                                          .cols = COLS,
-                                          .expert_count = MANY,
-                                          .experts = rig_up(&r, experts, sizeof experts)};
-        const struct expert_plan plan = {.offsets = rig_up(&r, offsets, sizeof offsets)};
-        void *xs = rig_values(&r, STORAGE_BF16, zeros, (size_t)pairs * COLS),
-             *out = rig_alloc(&r, (size_t)pairs * WIDTH * 2);
-        r.dev->ops->expert_linear(r.stream,
-                                  &(struct op_expert_linear){out, xs, &all, &plan, pairs, 1});
-        float *got = rig_down(&r, STORAGE_BF16, out, (size_t)pairs * WIDTH);
-        for (uint32_t e = 0; e < MANY; e++)
-            for (size_t at = (size_t)offsets[e] * WIDTH; at < (size_t)offsets[e + 1] * WIDTH; at++)
-                EXPECT_EQ((int)got[at], (int)e + 1);
-        free(got);
-        free(zeros);
+        const struct matrix one = {.type = STORAGE_BF16,
+                                   .rows = WIDTH,
+                                   .cols = COLS,
+                                   .segment_count = 1,
+                                   .segments = {{.data = data, .rows = WIDTH}}};
+        check_many_experts(&r, &one, false, most[i]);
         rig_close(&r);
     }
 }

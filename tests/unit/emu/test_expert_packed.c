@@ -1,17 +1,9 @@
 /* Products of a mixture's experts with quantised weights in units, on Hopper and on other GPUs: against the
  * definition of each type, and bits against how many rows an expert has, where they lie and thread order. */
+#include "experts_rig.h"
 #include "packed_rig.h"
 
-void emu_set_device(int arch, int compiled);
-
-/* Compute capability and what the code was compiled for: early launches, and none. */
-static const int DEVICES[][2] = {{90, 90}, {80, 80}, {120, 120}};
-
-static void use_device(uint32_t i) {
-    emu_set_device(DEVICES[i % ARRAY_LEN(DEVICES)][0], DEVICES[i % ARRAY_LEN(DEVICES)][1]);
-}
-
-enum { EXPERTS = 5, PARTS = 2 };
+enum { PARTS = 2 };
 static const uint32_t PART_ROWS[PARTS] = {64, 128};
 enum { FEATURES = 192 };
 
@@ -118,13 +110,6 @@ static void check_parts(const struct mixture *m, const uint32_t counts[EXPERTS],
         }
 }
 
-static uint32_t sum_of(const uint32_t counts[EXPERTS]) {
-    uint32_t sum = 0;
-    for (uint32_t e = 0; e < EXPERTS; e++)
-        sum += counts[e];
-    return sum;
-}
-
 /* k: one tile of 64, a stage of four and less, rings that come round. */
 TEST(products_of_experts_in_units_equal_the_definition) {
     static const uint32_t cols[] = {64, 1344, 448};
@@ -195,47 +180,13 @@ TEST(a_row_of_an_expert_has_the_same_bits_whatever_the_rows_beside_it) {
     emu_set_device(90, 90);
 }
 
-/* More experts than a warp has lanes, most of them without rows: each row meets its own expert's bias. */
 TEST(rows_find_their_expert_among_many) {
-    enum { MANY = 75, COLS = 64, WIDTH = 64 };
     static const uint32_t most[] = {2, 60, 200}; /* rows an expert has, at most */
     for (uint32_t i = 0; i < ARRAY_LEN(most); i++) {
         struct rig r = rig_open(STORAGE_BF16);
-        struct weights w = make_weights(&FORMS[4], WIDTH, COLS);
-        struct matrix experts[MANY], one = put_up(&r, &w, FORMS[4].name);
-        uint32_t offsets[MANY + 1] = {0};
-        float bias[MANY * WIDTH];
-        for (uint32_t e = 0; e < MANY; e++) {
-            offsets[e + 1] =
-                offsets[e] + (check_random() % 4 ? 0 : (uint32_t)check_random() % (most[i] + 1));
-            for (uint32_t n = 0; n < WIDTH; n++)
-                bias[e * WIDTH + n] = (float)(e + 1);
-        }
-        offsets[MANY] += offsets[MANY] == 0; /* the last one has one at least */
-        const float *biases = rig_up(&r, bias, sizeof bias);
-        for (uint32_t e = 0; e < MANY; e++) {
-            experts[e] = one;
-            experts[e].bias = biases + (size_t)e * WIDTH;
-        }
-        const uint32_t pairs = offsets[MANY];
-        const struct expert_matrix all = {.type = one.type,
-                                          .rows = WIDTH,
-                                          .cols = COLS,
-                                          .expert_count = MANY,
-                                          .experts = rig_up(&r, experts, sizeof experts),
-                                          .packed = true};
-        const struct expert_plan plan = {.offsets = rig_up(&r, offsets, sizeof offsets)};
-        float *x = calloc((size_t)pairs * COLS, sizeof *x);
-        void *xs = rig_values(&r, STORAGE_BF16, x, (size_t)pairs * COLS),
-             *out = rig_alloc(&r, (size_t)pairs * WIDTH * 2);
-        r.dev->ops->expert_linear(r.stream,
-                                  &(struct op_expert_linear){out, xs, &all, &plan, pairs, 1});
-        float *got = rig_down(&r, STORAGE_BF16, out, (size_t)pairs * WIDTH);
-        for (uint32_t e = 0; e < MANY; e++)
-            for (size_t at = (size_t)offsets[e] * WIDTH; at < (size_t)offsets[e + 1] * WIDTH; at++)
-                EXPECT_EQ((int)got[at], (int)e + 1);
-        free(got);
-        free(x);
+        struct weights w = make_weights(&FORMS[4], 64, 64);
+        const struct matrix one = put_up(&r, &w, FORMS[4].name);
+        check_many_experts(&r, &one, true, most[i]);
         free_weights(&w);
         rig_close(&r);
     }
