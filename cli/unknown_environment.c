@@ -75,10 +75,9 @@ static bool check_variable(const struct option_table *all, const char *entry) {
     const size_t word_len = (size_t)(entry + len - word);
     char flag[NAME_MAX_LEN + 3];
     spell(word, word_len, flag);
-    if (ours && (option_find_row(all, flag + 2, word_len, '-') || is_house(word, word_len) ||
-                 is_service_link(entry, len, entry + len + 1)))
-        return false;
     const struct option_row *row = option_find_row(all, flag + 2, word_len, '-');
+    if (ours && (row || is_house(word, word_len) || is_service_link(entry, len, entry + len + 1)))
+        return false;
     if (!row)
         row = option_find_alias(all, flag, word_len + 2, &negated);
     if (!row)
