@@ -136,6 +136,21 @@ bool waiting_before(const struct sequence *a, const struct sequence *b) {
     return seq_is_resumed(a) || x->tenant == y->tenant ? before(a, b) : other_tenant_before(x, y);
 }
 
+/* Of those that ran, the first that this new one does not go before. One of its own tenant that is less
+ * important than the new one holds nobody behind it up. */
+static struct sequence *first_resumed(const struct waiting *w, const struct sequence *fresh) {
+    struct sequence *first = w->resumed.count ? w->resumed.items[0] : NULL;
+    if (!first || !fresh || !waiting_before(fresh, first))
+        return first;
+    first = NULL;
+    for (size_t i = 0; i < w->resumed.count; i++) {
+        struct sequence *q = w->resumed.items[i];
+        if (!waiting_before(fresh, q) && (!first || before(q, first)))
+            first = q;
+    }
+    return first;
+}
+
 struct sequence *waiting_first(const struct waiting *w, bool resumed_allowed) {
     struct sequence *fresh = NULL;
     for (size_t i = 0; i < w->tenants.count; i++) {
@@ -143,10 +158,8 @@ struct sequence *waiting_first(const struct waiting *w, bool resumed_allowed) {
         if (tenant->heap.count && (!fresh || waiting_before(tenant->heap.items[0], fresh)))
             fresh = tenant->heap.items[0];
     }
-    struct sequence *resumed = resumed_allowed && w->resumed.count ? w->resumed.items[0] : NULL;
-    if (!fresh || !resumed)
-        return fresh ? fresh : resumed;
-    return waiting_before(fresh, resumed) ? fresh : resumed;
+    struct sequence *resumed = resumed_allowed ? first_resumed(w, fresh) : NULL;
+    return resumed ? resumed : fresh;
 }
 
 struct sequence *waiting_first_slotless(const struct waiting *w) {

@@ -12,7 +12,8 @@
  * Next is the first of the tenant with the least tokens computed for it, by its weight (quota.h;
  * idleness earns nothing: a tenant that comes back starts at the count of the one served last), then
  * arrival. What a client says of priority orders its own tenant's alone. Resumed ones go before new
- * ones, but of the same tenant and lower priority; a probe (WIRE_PRIORITY_PROBE) goes before all.
+ * ones, but of the same tenant and lower priority; those hold no other resumed one up. A probe
+ * (WIRE_PRIORITY_PROBE) goes before all.
  *
  * A new one that is next of the new ones, has waited for slot_wait_ms and whose tenant has no slot
  * goes before resumed ones, too, and takes a slot of a tenant that has several (place.c). So nobody
@@ -72,7 +73,8 @@ struct tenant *waiting_tenant_find(const struct waiting *w, struct u128 id);
 void waiting_tenant_unref(struct waiting *w, struct tenant *tenant);
 void waiting_add(struct waiting *w, struct sequence *q);    /* it is in no queue */
 void waiting_remove(struct waiting *w, struct sequence *q); /* it is in this one */
-/* Next in order, not removed; resumed ones only when allowed. NULL: none. */
+/* Next in order, not removed; resumed ones only when allowed. NULL: none. O(tenants), and O(resumed)
+ * where a new one goes before the first of those. */
 struct sequence *waiting_first(const struct waiting *w, bool resumed_allowed);
 /* The first of the resumed ones whose tenants have no slot; NULL: none. O(resumed). */
 struct sequence *waiting_first_slotless(const struct waiting *w);

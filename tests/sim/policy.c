@@ -6,7 +6,8 @@
  * become. The order of things is said here once more, in words of its own:
  *
  *   order       of one tenant nobody new is placed before one of more importance, or of the same and
- *               an earlier arrival; of resumed ones nobody before one that costs less
+ *               an earlier arrival; of resumed ones nobody before one that costs less, but for what
+ *               a new one of its tenant goes before
  *   turns       of tenants with somebody new in the queue, the one that got least is next
  *   shares      what a tenant got is what was computed for it; who comes (back) begins where the one
  *               served last stands: never before (nothing is earned by idleness), never behind
@@ -44,6 +45,7 @@ static struct seen_sequence look(const struct sequence *q) {
                                   .cost = q->recompute_cost,
                                   .blocks = blocks_taken(q),
                                   .planned = q->planned,
+                                  .priority = q->request->priority,
                                   .state = q->state,
                                   .resumed = seq_is_resumed(q)};
 }
@@ -178,13 +180,44 @@ static void check_new_order(struct world *w, const struct policy *p, const struc
              (unsigned long long)waits->request->id.lo, (unsigned long long)placed->request->id.lo);
 }
 
+static bool is_placed(const struct seen_sequence *q) {
+    return q->state == SEQ_PLACED || q->state == SEQ_RUNNING;
+}
+
+/* Of one tenant, and the new one is more important than the one that ran before. */
+static bool is_more_important(const struct seen_sequence *fresh, const struct seen_sequence *ran) {
+    return u128_equal(fresh->tenant, ran->tenant) && fresh->priority < ran->priority;
+}
+
+/* A new one goes before it, or did: it waits for that one, and others do not wait for it. */
+static bool is_held_back(const struct process *process, const struct seen_sequence *ran) {
+    const struct seen_sequences *turn = &process->policy.turn;
+    const struct sched *s = process->core;
+    for (size_t i = 0; i < turn->count; i++)
+        if (turn->items[i].state == SEQ_QUEUED && !turn->items[i].resumed &&
+            is_more_important(&turn->items[i], ran))
+            return true;
+    /* those that waited for another choice of their request came into the queue in this turn */
+    for (size_t i = 0; i < s->request_ids.cap; i++) {
+        const struct request *request = s->request_ids.entries[i].value;
+        for (uint32_t k = 0; request && k < request->sequence_count; k++) {
+            const struct seen_sequence now = look(&request->sequences[k]);
+            bool placed = is_placed(&now) && now.q->placed_at == s->now;
+            if (((now.state == SEQ_QUEUED && !now.resumed) || placed) &&
+                is_more_important(&now, ran))
+                return true;
+        }
+    }
+    return false;
+}
+
 static void check_resumed_order(struct process *process, const struct seen_sequence *placed,
                                 const struct seen_sequence *waits) {
     uint64_t arrival = placed->q->request->arrival, other = waits->q->request->arrival;
     /* one of them left the queue in this turn, came back, and has less or more to compute by now */
     if (placed->q->recompute_cost != placed->cost || waits->q->recompute_cost != waits->cost)
         return;
-    if (blocks_let_in(process, placed->q))
+    if (blocks_let_in(process, placed->q) || is_held_back(process, waits))
         return;
     bool right =
         placed->cost != waits->cost
@@ -199,17 +232,6 @@ static bool has_credit(const struct sched *s, const struct model *model) {
     for (size_t i = 0; i < model->replicas.count; i++) {
         const struct replica *r = model->replicas.items[i];
         if (r->state == REPLICA_READY && !r->testing && r->resume_count < s->config.resume_credits)
-            return true;
-    }
-    return false;
-}
-
-/* Somebody of its own tenant that ran before is less important than this new one. */
-static bool is_more_important(const struct policy *p, const struct sequence *placed) {
-    for (size_t i = 0; i < p->now.count; i++) {
-        const struct sequence *q = p->now.items[i].q;
-        if (p->now.items[i].resumed && q->request->tenant == placed->request->tenant &&
-            q->request->priority > placed->request->priority)
             return true;
     }
     return false;
@@ -257,7 +279,7 @@ static void check_pair(struct process *process, const struct seen_sequence *plac
         check_resumed_order(process, placed, waits);
     if (!placed->resumed && waits->resumed && s->counts.preemptions == p->turn.preemptions)
         MUST(w,
-             !has_credit(s, waits->q->request->model) || is_more_important(p, placed->q) ||
+             !has_credit(s, waits->q->request->model) || is_more_important(placed, waits) ||
                  was_shut_out(process, placed->q) || blocks_let_in(process, placed->q),
              "request %llu, that ran before, waits behind the new one %llu",
              (unsigned long long)waits->q->request->id.lo,
@@ -347,10 +369,6 @@ static void find_again(struct policy *p, const struct sched *s) {
             vec_push(&p->now, now);
         }
     }
-}
-
-static bool is_placed(const struct seen_sequence *q) {
-    return q->state == SEQ_PLACED || q->state == SEQ_RUNNING;
 }
 
 /* ---- Plans ---- */

@@ -157,6 +157,7 @@ struct seen_sequence {
     uint32_t cost;    /* positions to compute again */
     uint32_t blocks;  /* that it took, of group 0 */
     uint64_t planned; /* its last plan */
+    int32_t priority;
     uint8_t state;
     bool resumed;
 };

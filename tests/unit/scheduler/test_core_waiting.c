@@ -159,15 +159,52 @@ TEST(idleness_earns_nothing_and_costs_nothing) {
     waiting_release(&w);
 }
 
+/* One that ran costs little to go on with, and is less important than a new one of its tenant. That holds
+ * up neither those that ran and are as important, nor those of another tenant. */
+TEST(who_waits_for_a_new_one_holds_nobody_else_up) {
+    struct waiting w = {0};
+    struct tenant *own = waiting_tenant_ref(&w, (struct u128){1, 2}),
+                  *other = waiting_tenant_ref(&w, (struct u128){3, 4});
+    static const int32_t priorities[] = {2, 0, 0, 2};
+    memset(sequences, 0, sizeof sequences);
+    for (uint32_t i = 0; i < 4; i++) {
+        requests[i] = (struct request){
+            .tenant = i == 3 ? other : own, .arrival = i, .priority = priorities[i]};
+        sequences[i] = (struct sequence){.request = &requests[i],
+                                         .state = SEQ_QUEUED,
+                                         .started = i != 2,
+                                         .recompute_cost = 10 * i};
+        waiting_add(&w, &sequences[i]);
+    }
+    static const uint32_t order[] = {1, 3, 2, 0};
+    for (uint32_t i = 0; i < ARRAY_LEN(order); i++) {
+        EXPECT(waiting_first(&w, true) == &sequences[order[i]]);
+        waiting_remove(&w, &sequences[order[i]]);
+    }
+    waiting_tenant_unref(&w, own);
+    waiting_tenant_unref(&w, other);
+    waiting_release(&w);
+}
+
 /* ---- at random ---- */
 
-/* Of those that ran, or of the new ones of a tenant. */
+/* Of the new ones of a tenant. */
 static struct sequence *search(struct sequence *const *queued, uint32_t count,
                                const struct tenant *tenant) {
     struct sequence *first = NULL;
     for (uint32_t i = 0; i < count; i++)
-        if ((tenant ? !seq_is_resumed(queued[i]) && queued[i]->request->tenant == tenant
-                    : seq_is_resumed(queued[i])) &&
+        if (!seq_is_resumed(queued[i]) && queued[i]->request->tenant == tenant &&
+            (!first || waiting_before(queued[i], first)))
+            first = queued[i];
+    return first;
+}
+
+/* Of those that ran; where there is a new one (or NULL), of those that go before it. */
+static struct sequence *resumed_of(struct sequence *const *queued, uint32_t count,
+                                   const struct sequence *fresh) {
+    struct sequence *first = NULL;
+    for (uint32_t i = 0; i < count; i++)
+        if (seq_is_resumed(queued[i]) && (!fresh || waiting_before(queued[i], fresh)) &&
             (!first || waiting_before(queued[i], first)))
             first = queued[i];
     return first;
@@ -187,9 +224,9 @@ static struct sequence *fresh_of(struct sequence *const *queued, uint32_t count,
 
 static struct sequence *first_of(struct sequence *const *queued, uint32_t count,
                                  struct tenant *const *of) {
-    struct sequence *fresh = fresh_of(queued, count, of), *resumed = search(queued, count, NULL);
-    bool is_fresh = fresh && (!resumed || waiting_before(fresh, resumed));
-    return is_fresh ? fresh : resumed;
+    struct sequence *fresh = fresh_of(queued, count, of);
+    struct sequence *resumed = resumed_of(queued, count, fresh);
+    return resumed ? resumed : fresh;
 }
 
 TEST(the_first_is_before_all_others_at_random) {
