@@ -1,8 +1,12 @@
 /*
- * One 64-bit ticket says everything: the round in its upper half, the next unit in its lower half.
- * A thread claims a unit by moving the ticket on with a compare-and-swap, so a thread that wakes
+ * Each thread has a range of a round's units, that of units side by side, and takes them in turn: what
+ * they read lies in one piece for the machine that reads ahead. Whoever is done with its own takes from
+ * the others'.
+ *
+ * One 64-bit ticket says everything of a range: the round in its upper half, the next unit in its lower
+ * half. A thread claims a unit by moving the ticket on with a compare-and-swap, so a thread that wakes
  * late, in a round already over, fails to claim and goes back to sleep: the caller waits for units,
- * never for threads. While the round's fields are being written the unit number is UNIT_CLOSED.
+ * never for threads. While the round's fields are being written all unit numbers are UNIT_CLOSED.
  */
 #include "base/pool.h"
 
@@ -28,13 +32,19 @@ struct helper {
     int idx;
 };
 
+struct range {
+    _Alignas(64) _Atomic uint64_t ticket;
+    _Atomic uint32_t end;
+};
+
 struct thread_pool {
     int thread_count, spin_us;
     struct helper *helpers; /* owned, thread_count - 1 */
+    struct range *ranges;   /* owned, thread_count */
+    _Atomic uint32_t round;
     _Atomic(unit_fn) run;
     _Atomic(void *) ctx;
     _Atomic uint32_t unit_count;
-    _Alignas(64) _Atomic uint64_t ticket;
     _Alignas(64) _Atomic uint32_t done_count;
     _Atomic uint32_t caller_sleeps;
     _Alignas(64) _Atomic uint32_t wake_seq;
@@ -65,22 +75,36 @@ static bool spin_while(_Atomic uint32_t *word, uint32_t seen, int spin_us) {
     return false;
 }
 
-/* Runs units of the open round until none is left to claim. */
-static void run_units(struct thread_pool *pool, int thread_idx) {
-    for (;;) {
-        uint64_t ticket = atomic_load(&pool->ticket);
-        uint32_t unit = (uint32_t)ticket, unit_count = atomic_load(&pool->unit_count);
-        if (unit == UNIT_CLOSED || unit >= unit_count)
-            return;
-        unit_fn run = atomic_load(&pool->run);
-        void *ctx = atomic_load(&pool->ctx);
-        if (!atomic_compare_exchange_weak(&pool->ticket, &ticket, ticket + 1))
+/* Runs units of a range of the open round until none is left to claim. How many. */
+static uint32_t run_range(struct thread_pool *pool, struct range *range, int thread_idx) {
+    for (uint32_t count = 0;;) {
+        uint64_t ticket = atomic_load_explicit(&range->ticket, memory_order_acquire);
+        uint32_t unit = (uint32_t)ticket;
+        if (unit == UNIT_CLOSED || unit >= atomic_load_explicit(&range->end, memory_order_acquire))
+            return count;
+        unit_fn run = atomic_load_explicit(&pool->run, memory_order_acquire);
+        void *ctx = atomic_load_explicit(&pool->ctx, memory_order_acquire);
+        if (!atomic_compare_exchange_weak(&range->ticket, &ticket, ticket + 1))
             continue;
         run(ctx, unit, thread_idx);
-        if (atomic_fetch_add(&pool->done_count, 1) + 1 == unit_count &&
-            atomic_load(&pool->caller_sleeps))
-            futex_wake(&pool->done_count, 1);
+        count++;
     }
+}
+
+/* Runs what is left of the open round, the thread's own range first. */
+static void run_units(struct thread_pool *pool, int thread_idx) {
+    uint32_t count = 0;
+    for (int i = 0, at = thread_idx; i < pool->thread_count; i++) {
+        count += run_range(pool, &pool->ranges[at], thread_idx);
+        at = at + 1 < pool->thread_count ? at + 1 : 0;
+    }
+    if (!count) /* the round may be over, and with it what is written here */
+        return;
+    /* What this thread has run is not told yet, so the round is still open. */
+    uint32_t unit_count = atomic_load(&pool->unit_count);
+    if (atomic_fetch_add(&pool->done_count, count) + count == unit_count &&
+        atomic_load(&pool->caller_sleeps))
+        futex_wake(&pool->done_count, 1);
 }
 
 static void *help(void *arg) {
@@ -132,7 +156,10 @@ struct thread_pool *thread_pool_new(int thread_count, int spin_us) {
     memset(pool, 0, sizeof *pool);
     pool->thread_count = thread_count;
     pool->spin_us = spin_us;
-    pool->ticket = UNIT_CLOSED;
+    pool->ranges = aligned_alloc(64, (size_t)thread_count * sizeof *pool->ranges);
+    CHECK(pool->ranges);
+    for (int i = 0; i < thread_count; i++)
+        pool->ranges[i] = (struct range){.ticket = UNIT_CLOSED};
     pool->helpers = mem_calloc((size_t)thread_count, sizeof *pool->helpers);
     start_helpers(pool);
     return pool;
@@ -148,6 +175,7 @@ void thread_pool_free(struct thread_pool **pool) {
     for (int i = 0; i < p->thread_count - 1; i++)
         pthread_join(p->helpers[i].thread, NULL);
     mem_free(p->helpers);
+    mem_free(p->ranges);
     mem_free(p);
     *pool = NULL;
 }
@@ -157,17 +185,28 @@ int thread_pool_size(const struct thread_pool *pool) {
 }
 
 uint32_t thread_pool_round(const struct thread_pool *pool) {
-    return (uint32_t)(atomic_load(&pool->ticket) >> 32);
+    return atomic_load(&pool->round);
 }
 
+/* Whoever sees a field of the new round sees the old tickets closed, whoever sees a ticket of it all of its
+ * fields. Nothing waits for a store: a range lies in the cache of its thread. */
 static void open_round(struct thread_pool *pool, uint32_t unit_count, unit_fn run, void *ctx) {
-    uint64_t round = (uint64_t)thread_pool_round(pool) + 1;
-    atomic_store(&pool->ticket, round << 32 | UNIT_CLOSED);
-    atomic_store(&pool->run, run);
-    atomic_store(&pool->ctx, ctx);
-    atomic_store(&pool->unit_count, unit_count);
-    atomic_store(&pool->done_count, 0);
-    atomic_store(&pool->ticket, round << 32);
+    uint64_t round = thread_pool_round(pool) + 1, threads = (uint64_t)pool->thread_count;
+    for (uint64_t i = 0; i < threads; i++)
+        atomic_store_explicit(&pool->ranges[i].ticket, round << 32 | UNIT_CLOSED,
+                              memory_order_relaxed);
+    atomic_store_explicit(&pool->round, (uint32_t)round, memory_order_release);
+    atomic_store_explicit(&pool->run, run, memory_order_release);
+    atomic_store_explicit(&pool->ctx, ctx, memory_order_release);
+    atomic_store_explicit(&pool->unit_count, unit_count, memory_order_release);
+    atomic_store_explicit(&pool->done_count, 0, memory_order_release);
+    for (uint64_t i = 0; i < threads; i++) {
+        struct range *range = &pool->ranges[i];
+        atomic_store_explicit(&range->end, (uint32_t)(unit_count * (i + 1) / threads),
+                              memory_order_release);
+        atomic_store_explicit(&range->ticket, round << 32 | unit_count * i / threads,
+                              memory_order_release);
+    }
     atomic_fetch_add(&pool->wake_seq, 1);
     if (atomic_load(&pool->sleeper_count))
         futex_wake(&pool->wake_seq, (int)MIN(unit_count - 1, (uint32_t)INT32_MAX));

@@ -90,7 +90,7 @@ void cpu_int8_linear(struct stream *s, const struct op_linear *a) {
     struct multiply_task task = {.variant = v,
                                  .product = {.w = a->w, .out_stride = a->out_stride},
                                  .panels = count_panels(v, a->w)};
-    task.panels_a_unit = task.panels / 64 + 1;
+    task.panels_a_unit = task.panels / (32 * s->dev->thread_count) + 1;
     for (uint32_t t = 0; t < a->rows; t += pass) {
         uint32_t rows = MIN(a->rows - t, pass);
         task.product.x =

@@ -133,6 +133,51 @@ TEST(pool_really_runs_parts_at_once) {
     thread_pool_free(&pool);
 }
 
+enum { RANGES = 3, RANGE_UNITS = 5, RANGE_WAIT_MS = 20000 };
+
+struct shares {
+    _Atomic int begun, done;
+    size_t units[RANGES][RANGES * RANGE_UNITS]; /* that a thread ran, in turn */
+    size_t count[RANGES];
+    int wait_for; /* units that the first unit waits for; 0: each thread's first waits for all threads */
+};
+static void take_share(void *ctx, size_t unit_idx, int thread_idx) {
+    struct shares *s = ctx;
+    int64_t end = clock_ms() + RANGE_WAIT_MS;
+    s->units[thread_idx][s->count[thread_idx]++] = unit_idx;
+    atomic_fetch_add(&s->begun, 1);
+    while (!s->wait_for && atomic_load(&s->begun) < RANGES && clock_ms() < end)
+        sched_yield();
+    while (s->wait_for && unit_idx == 0 && atomic_load(&s->done) < s->wait_for && clock_ms() < end)
+        sched_yield();
+    atomic_fetch_add(&s->done, 1);
+}
+
+/* So that memory is read in one piece by each thread. */
+TEST(pool_threads_begin_with_units_of_their_own_in_turn) {
+    struct thread_pool *pool = thread_pool_new(RANGES, 0);
+    struct shares s = {0};
+    thread_pool_run(pool, RANGES * RANGE_UNITS, take_share, &s);
+    for (size_t t = 0; t < RANGES; t++) {
+        EXPECT(s.count[t] > 0);
+        EXPECT_EQ(s.units[t][0], t * RANGE_UNITS);
+        for (size_t i = 1; i < s.count[t] && s.units[t][i] / RANGE_UNITS == t; i++)
+            EXPECT(s.units[t][i] > s.units[t][i - 1]);
+    }
+    thread_pool_free(&pool);
+}
+
+/* The thread that has unit 0 does nothing else until all other units are done. */
+TEST(pool_threads_take_what_a_slow_one_has_left) {
+    struct thread_pool *pool = thread_pool_new(RANGES, 0);
+    struct shares s = {.wait_for = RANGES * RANGE_UNITS - 1};
+    int64_t began = clock_ms();
+    thread_pool_run(pool, RANGES * RANGE_UNITS, take_share, &s);
+    EXPECT_EQ(s.done, RANGES * RANGE_UNITS);
+    EXPECT(clock_ms() - began < RANGE_WAIT_MS);
+    thread_pool_free(&pool);
+}
+
 static int64_t cpu_us(void) {
     struct rusage use;
     getrusage(RUSAGE_SELF, &use);
