@@ -9,6 +9,7 @@
 #include "base/utf8.h"
 #include "text/tokenizer/nfc.h"
 #include "text/tokenizer/spm_normalize.h"
+#include "text/tokenizer/unicode_form.h"
 #include "text/tokenizer/vocab.h"
 #include "text/unicode.h"
 
@@ -28,27 +29,17 @@ static bool is_ascii(struct bytes s) {
     return true;
 }
 
-static bool map_run(struct bytes s, utf8proc_option_t options, struct buf *out) {
-    utf8proc_uint8_t *mapped = NULL;
-    utf8proc_ssize_t len =
-        utf8proc_map(s.data, (utf8proc_ssize_t)s.len, &mapped, UTF8PROC_STABLE | options);
-    if (len >= 0)
-        buf_add(out, mapped, (size_t)len);
-    free(mapped);
-    return len >= 0;
-}
-
 /* The parts around each UNICODE_NO_JAMO by themselves. */
 static bool compose(struct bytes s, utf8proc_option_t options, struct buf *out) {
     static const char ALONE[] = "\xE1\x86\xA7";
     const uint8_t *p = s.data, *end = s.data + s.len, *hit;
     while (p < end && (hit = memmem(p, (size_t)(end - p), ALONE, 3))) {
-        if (hit > p && !map_run(bytes_of(p, (size_t)(hit - p)), options, out))
+        if (hit > p && !unicode_form(bytes_of(p, (size_t)(hit - p)), options, out))
             return false;
         buf_add(out, ALONE, 3);
         p = hit + 3;
     }
-    return p == end || map_run(bytes_of(p, (size_t)(end - p)), options, out);
+    return p == end || unicode_form(bytes_of(p, (size_t)(end - p)), options, out);
 }
 
 bool normalizer_is_young_mark(uint32_t cp) {
@@ -330,6 +321,10 @@ bool normalizer_apply_step(const struct normalizer_step *step, struct bytes s, s
     return false;
 }
 
+size_t normalizer_most_bytes(size_t len) {
+    return 32 * len + 64;
+}
+
 bool normalizer_is_identity(const struct normalizer_step *step, struct bytes s) {
     size_t ignored;
     switch (step->kind) {
@@ -348,6 +343,7 @@ bool normalizer_is_identity(const struct normalizer_step *step, struct bytes s) 
 struct bytes normalizer_apply(const struct normalizer *n, struct bytes text, struct buf *a,
                               struct buf *b) {
     CHECK(a != b && n->step_count <= NORMALIZER_STEPS_MAX);
+    const size_t given = text.len;
     struct buf *out = a;
     for (size_t i = 0; i < n->step_count && text.len; i++) {
         const struct normalizer_step *step = &n->steps[i];
@@ -358,8 +354,9 @@ struct bytes normalizer_apply(const struct normalizer *n, struct bytes text, str
         if (normalizer_is_identity(step, text))
             continue;
         buf_reset(out);
-        buf_reserve(out, text.len + text.len / 4);
-        if (!normalizer_apply_step(step, text, out, NULL) || out->failed)
+        out->limit = normalizer_most_bytes(given);
+        buf_reserve(out, MIN(text.len + text.len / 4, out->limit));
+        if (!normalizer_apply_step(step, text, out, NULL) || out->failed || out->len > out->limit)
             return bytes_of(NULL, 0);
         text = bytes_of(buf_text(out), out->len);
         out = out == a ? b : a;

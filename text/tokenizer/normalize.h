@@ -57,7 +57,8 @@ MUST_CHECK int normalizer_load(struct normalizer *n, struct json_value json, str
 /* Gives back all memory; n has no steps then. */
 void normalizer_release(struct normalizer *n);
 /* Returns the normalized text: the text itself when nothing changes, else a view into *a or *b
- * (both overwritten). Never fails for valid UTF-8 but for memory: then the view's data is NULL. */
+ * (both overwritten). Valid UTF-8 fails for lack of memory, by a pattern at its match limit, and where
+ * a step makes more of it than normalizer_most_bytes: then the view's data is NULL. */
 struct bytes normalizer_apply(const struct normalizer *n, struct bytes text, struct buf *a,
                               struct buf *b);
 /* The same; *map, of text, becomes the one of what is returned. */
@@ -77,6 +78,10 @@ struct normalizer_edits {
  * False: out of memory, or a pattern at its match limit. */
 bool normalizer_apply_step(const struct normalizer_step *step, struct bytes s, struct buf *out,
                            struct normalizer_edits *edits);
+/* So much steps may make of a text of len bytes: half as much again as NFKC and the byte alphabet
+ * together, which make most of all that models use. One step after the other could make a thousand
+ * times as much of each letter. */
+size_t normalizer_most_bytes(size_t len);
 /* True when the step would leave s as it is, known without doing it. */
 bool normalizer_is_identity(const struct normalizer_step *step, struct bytes s);
 /* s without the white space that a step of kind NORMALIZE_STRIP takes; borrows. */

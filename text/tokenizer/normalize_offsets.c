@@ -221,8 +221,10 @@ static bool apply_mapped(const struct normalizer_step *step, struct bytes s, str
     struct normalizer_edits edits = {0};
     struct offset_changes changes = {0};
     struct offset_map new = {0};
-    bool ok = normalizer_apply_step(step, s, out, &edits) && !out->failed;
-    if (step->kind == NORMALIZE_SENTENCEPIECE) {
+    bool ok = normalizer_apply_step(step, s, out, &edits) && !out->failed && out->len <= out->limit;
+    if (!ok) {
+        offset_map_fit(&new, 0);
+    } else if (step->kind == NORMALIZE_SENTENCEPIECE) {
         map_spm(step, s, map, out->len, &new);
     } else if (step->kind == NORMALIZE_REPLACE || step->kind == NORMALIZE_REPLACE_REGEX) {
         map_edits(step, s, &edits, map, &new);
@@ -252,6 +254,7 @@ static struct bytes strip_mapped(const struct normalizer_step *step, struct byte
 struct bytes normalizer_apply_mapped(const struct normalizer *n, struct bytes text,
                                      struct offset_map *map, struct buf *a, struct buf *b) {
     CHECK(a != b && map && n->step_count <= NORMALIZER_STEPS_MAX);
+    const size_t given = text.len;
     struct buf *out = a;
     for (size_t i = 0; i < n->step_count && text.len; i++) {
         const struct normalizer_step *step = &n->steps[i];
@@ -262,6 +265,7 @@ struct bytes normalizer_apply_mapped(const struct normalizer *n, struct bytes te
         if (normalizer_is_identity(step, text))
             continue;
         buf_reset(out);
+        out->limit = normalizer_most_bytes(given);
         if (!apply_mapped(step, text, map, out))
             return bytes_of(NULL, 0);
         text = bytes_of(buf_text(out), out->len);

@@ -189,7 +189,10 @@ static int encode_normalized(struct encode_run *r, struct bytes span, bool at_st
     struct offset_view view = r->offsets ? r->offsets->track.view : (struct offset_view){0};
     struct bytes text = normalize(r, span);
     if (!text.data)
-        return error_set(r->err, ERR_MEMORY, "out of memory while normalizing %zu bytes", span.len);
+        return error_set(r->err, ERR_MEMORY,
+                         "cannot normalize %zu bytes of text: memory is out, or the model's "
+                         "normalizer makes too much of them",
+                         span.len);
     /* Normalizing moved the spots: then no special token is looked for in a span that has one. */
     size_t begin = (size_t)(span.data - r->text);
     struct added_skips skips = {.all = r->skips.all ||

@@ -3,6 +3,7 @@
  */
 #include "text/tokenizer/nfc.h"
 #include "text/tokenizer/normalize.h"
+#include "text/tokenizer/unicode_form.h"
 
 #include <stdlib.h>
 #include <utf8proc.h>
@@ -105,4 +106,56 @@ TEST(young_marks_are_no_more_and_no_fewer) {
         count += normalizer_is_young_mark(cp);
     EXPECT_EQ(count, 123);
     EXPECT(!normalizer_is_young_mark(0x301) && !normalizer_is_young_mark(0x323));
+}
+
+/* A character of UTF-8, as utf8proc itself has it. */
+static bool is_as_utf8proc_says(struct bytes s, utf8proc_option_t options) {
+    utf8proc_uint8_t *mapped = NULL;
+    struct buf out = {0};
+    utf8proc_ssize_t n =
+        utf8proc_map(s.data, (utf8proc_ssize_t)s.len, &mapped, UTF8PROC_STABLE | options);
+    bool same = n >= 0 && unicode_form(s, options, &out) &&
+                bytes_equal(buf_bytes(&out), bytes_of(mapped, (size_t)n));
+    free(mapped);
+    buf_release(&out);
+    return same;
+}
+
+/* Letters with up to twenty marks in any order, precomposed ones, Hangul, ligatures. */
+TEST(forms_are_those_of_utf8proc) {
+    static const utf8proc_option_t FORMS[] = {UTF8PROC_COMPOSE, UTF8PROC_DECOMPOSE,
+                                              UTF8PROC_COMPOSE | UTF8PROC_COMPAT,
+                                              UTF8PROC_DECOMPOSE | UTF8PROC_COMPAT};
+    for (int round = 0; round < 4000; round++) {
+        uint8_t text[256];
+        size_t len = 0;
+        for (int i = 0; i < 40; i++) {
+            uint64_t r = check_random();
+            uint32_t mark =
+                r % 8 ? 0x300 + (uint32_t)(r >> 8) % 0x70 : 0xF71 + (uint32_t)(r >> 8) % 16;
+            len += utf8_encode(r % 3 ? mark : random_char(), (char *)text + len);
+        }
+        for (size_t form = 0; form < ARRAY_LEN(FORMS); form++)
+            EXPECT(is_as_utf8proc_says(bytes_of(text, len), FORMS[form]));
+    }
+    struct buf out = {0};
+    EXPECT(!unicode_form(bytes_str("a\xFF"), UTF8PROC_COMPOSE, &out) && !out.len);
+    EXPECT(unicode_form(bytes_str(""), UTF8PROC_COMPOSE, &out) && !out.len);
+    buf_release(&out);
+}
+
+/* The marks of a letter in the worst order: they come in the right one, and no step is taken for each
+ * pair of them, which would be hours. */
+TEST(many_marks_in_the_wrong_order_take_no_quadratic_time) {
+    enum { PAIRS = 1 << 19 };
+    struct buf text = {0}, out = {0};
+    buf_add_byte(&text, 'a');
+    for (int i = 0; i < PAIRS; i++)
+        buf_add_str(&text, "\xCC\x81\xCC\xA3"); /* above (230), below (220) */
+    EXPECT(unicode_form(buf_bytes(&text), UTF8PROC_DECOMPOSE, &out));
+    EXPECT_EQ(out.len, text.len);
+    for (int i = 0; i < 2 * PAIRS; i++)
+        EXPECT((uint8_t)out.data[2 + 2 * i] == (i < PAIRS ? 0xA3 : 0x81));
+    buf_release(&text);
+    buf_release(&out);
 }

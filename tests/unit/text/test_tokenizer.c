@@ -160,6 +160,35 @@ TEST(what_only_borders_on_the_jamo_is_not_composed) {
     EXPECT(becomes("{\"type\": \"NFC\"}", "\xEB\x9C\xA8\xE1\x86\xA8", "\xEB\x9C\xA9"));
 }
 
+/* Eight steps that each make ten letters of one: of a short text a hundred million. */
+TEST(a_normalizer_that_makes_too_much_is_refused) {
+    static const char TEN[] =
+        "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aaaaaaaaaa\"}";
+    for (int steps = 1; steps <= 8; steps++) {
+        struct buf json = {0};
+        struct bytes none = {0};
+        struct tokenizer *t;
+        struct token_vec ids = {0};
+        struct offset_map offsets = {0};
+        struct error err;
+        buf_add_str(&json, "{\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
+        for (int i = 0; i < steps; i++)
+            buf_addf(&json, "%s%s", i ? "," : "", TEN);
+        buf_add_str(&json, "]},\"model\":{\"type\":\"WordLevel\",\"unk_token\":\"u\",\"vocab\":{"
+                           "\"u\":0}}}");
+        EXPECT_EQ(tokenizer_load(buf_bytes(&json), none, none, &t, &err), 0);
+        int want = steps == 1 ? 0 : ERR_MEMORY;
+        EXPECT_EQ(tokenizer_encode(t, bytes_str("aaaaaaaaaa"), 0, &ids, &err), want);
+        EXPECT(!want || strstr(err.text, "normalizer makes too much"));
+        EXPECT_EQ(tokenizer_encode_offsets(t, bytes_str("aaaaaaaaaa"), 0, &ids, &offsets, &err),
+                  want);
+        vec_release(&ids);
+        vec_release(&offsets.spans);
+        tokenizer_free(&t);
+        buf_release(&json);
+    }
+}
+
 TEST(patterns_know_words_as_oniguruma_does) {
     static const struct {
         const char *pattern, *text;
