@@ -123,7 +123,7 @@ static bool dict_equal(struct run *r, const struct tdict *a, const struct tdict 
 }
 
 static bool list_equal(struct run *r, const struct tlist *a, const struct tlist *b) {
-    if (a->count != b->count)
+    if (a->count != b->count || !run_burn(r, a->count / 16)) /* numbers burn nothing */
         return false;
     for (uint32_t i = 0; i < a->count && !r->rc; i++)
         if (!op_equal(r, a->items[i], b->items[i]))
@@ -136,7 +136,8 @@ static bool same_kind_equal(struct run *r, struct tvalue a, struct tvalue b) {
     case TVALUE_UNDEFINED:
     case TVALUE_NONE: return true;
     case TVALUE_BIG_INT:
-    case TVALUE_STRING: return a.len == b.len && same_text(a.text, b.text, a.len);
+    case TVALUE_STRING:
+        return a.len == b.len && run_burn_read(r, a) && same_text(a.text, b.text, a.len);
     case TVALUE_LIST:
     case TVALUE_TUPLE: return list_equal(r, a.list, b.list);
     case TVALUE_DICT: return dict_equal(r, a.dict, b.dict);
@@ -174,17 +175,21 @@ int op_order(struct run *r, struct tvalue a, struct tvalue b) {
         return order_numbers(a, b);
     if (is_any_number(a) && is_any_number(b))
         return order_big(a, b);
-    if (a.kind == TVALUE_STRING && b.kind == TVALUE_STRING)
+    if (a.kind == TVALUE_STRING && b.kind == TVALUE_STRING && run_burn_read(r, a))
         return order_strings(tvalue_text(a), tvalue_text(b));
     if (is_sequence(a) && a.kind == b.kind && run_burn(r, 1) && r->depth < RUN_DEPTH_MAX) {
         r->depth++;
         int order = 0;
-        for (uint32_t i = 0; i < MIN(a.list->count, b.list->count) && !order && !r->rc; i++)
+        uint32_t both = MIN(a.list->count, b.list->count);
+        run_burn(r, both / 16); /* numbers burn nothing */
+        for (uint32_t i = 0; i < both && !order && !r->rc; i++)
             if (!op_equal(r, a.list->items[i], b.list->items[i]))
                 order = op_order(r, a.list->items[i], b.list->items[i]);
         r->depth--;
         return order ? order : (a.list->count > b.list->count) - (a.list->count < b.list->count);
     }
+    if (r->rc)
+        return 0;
     if (a.kind == TVALUE_UNDEFINED || b.kind == TVALUE_UNDEFINED)
         run_fail_undefined(r, a.kind == TVALUE_UNDEFINED ? a : b);
     else
@@ -209,7 +214,7 @@ bool op_contains(struct run *r, struct tvalue in, struct tvalue item) {
     if (in.kind == TVALUE_DICT || (in.kind == TVALUE_VIEW && in.tag == VIEW_KEYS)) {
         if (!tvalue_is_key(item) && item.kind != TVALUE_UNDEFINED && item.kind != TVALUE_TUPLE)
             return run_fail(r, ERR_INVALID, "unhashable type: '%s'", python_type(item)), false;
-        return tdict_find(in.dict, item);
+        return run_burn_read(r, item) && tdict_find(in.dict, item);
     }
     if (in.kind == TVALUE_NONE || op_is_number(in))
         return run_fail(r, ERR_INVALID, "argument of type '%s' is not iterable", python_type(in)),

@@ -183,7 +183,7 @@ static struct tvalue item_or_attribute(struct run *r, struct tvalue of, struct t
     int64_t idx;
     uint32_t count;
     struct tvalue out;
-    if (r->rc)
+    if (r->rc || !run_burn_read(r, of))
         return undefined_value();
     if (of.kind == TVALUE_UNDEFINED)
         return run_fail_undefined(r, of);
@@ -207,6 +207,8 @@ static struct tvalue item_or_attribute(struct run *r, struct tvalue of, struct t
 
 /* jinja2's environment.getitem: an item of the object, else an attribute. */
 struct tvalue run_get_item(struct run *r, struct tvalue of, struct tvalue key) {
+    if (!run_burn_read(r, key))
+        return undefined_value();
     const struct tvalue *found = of.kind == TVALUE_DICT ? tdict_find(of.dict, key) : NULL;
     if (found)
         return *found;

@@ -268,11 +268,11 @@ FILTER(filter_striptags) {
     struct bytes s = soft(r, &v);
     struct buf out = {0};
     bool space = false;
+    const uint8_t *last = memrchr(s.data, '>', s.len); /* behind it no tag ends */
     for (size_t i = 0; i < s.len;) {
-        const uint8_t *close = s.data[i] == '<' ? memchr(s.data + i, '>', s.len - i) : NULL;
         uint32_t cp;
-        if (close) {
-            i = (size_t)(close - s.data) + 1;
+        if (s.data[i] == '<' && last && s.data + i < last) {
+            i = (size_t)((const uint8_t *)memchr(s.data + i, '>', s.len - i) - s.data) + 1;
             continue;
         }
         size_t n = unicode_next(s.data + i, &cp);
@@ -565,7 +565,7 @@ int filter_find(struct bytes name) {
 
 struct tvalue filter_call(struct run *r, int function, struct tvalue input, struct args args) {
     struct params p;
-    if (r->rc || !run_burn(r, 1))
+    if (r->rc || !run_burn(r, 1) || !run_burn_read(r, input))
         return undefined_value();
     if (FILTERS[function].params &&
         !params_bind(r, FILTERS[function].name, FILTERS[function].params,

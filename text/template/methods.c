@@ -79,7 +79,7 @@ static struct tvalue dict_get(struct run *r, struct tvalue self, struct args arg
         return undefined_value();
     if (!tvalue_is_key(p.v[0]) && p.v[0].kind != TVALUE_TUPLE && p.v[0].kind != TVALUE_UNDEFINED)
         return run_fail(r, ERR_INVALID, "unhashable type: '%s'", python_type(p.v[0]));
-    const struct tvalue *found = tdict_find(self.dict, p.v[0]);
+    const struct tvalue *found = run_burn_read(r, p.v[0]) ? tdict_find(self.dict, p.v[0]) : NULL;
     return found ? *found : p.given[1] ? p.v[1] : tvalue_none();
 }
 
@@ -260,7 +260,7 @@ bool method_is_mutating(struct tvalue of, unsigned method) {
 
 struct tvalue method_call(struct run *r, struct tvalue self, unsigned method, struct args args) {
     method_fn *call = method_of(self, method);
-    if (r->rc || !run_burn(r, 1))
+    if (r->rc || !run_burn(r, 1) || !run_burn_read(r, self))
         return undefined_value();
     if (!call)
         return run_fail(r, ERR_UNSUPPORTED, "the method '%s' is not supported",

@@ -77,7 +77,7 @@ void run_push(struct run *r, struct tvalue list, struct tvalue item) {
 }
 
 void run_set(struct run *r, struct tvalue dict, struct tvalue key, struct tvalue value) {
-    if (r->rc)
+    if (r->rc || !run_burn_read(r, key))
         return;
     if (!tvalue_is_key(key))
         run_fail(r, ERR_INVALID, "unhashable type: '%s'", python_type(key));

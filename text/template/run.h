@@ -173,6 +173,10 @@ static inline bool run_burn(struct run *r, uint64_t fuel) { /* false: out of fue
     r->fuel -= fuel;
     return true;
 }
+/* For what reads a string and makes nothing of it. */
+static inline bool run_burn_read(struct run *r, struct tvalue v) {
+    return run_burn(r, v.kind == TVALUE_STRING ? v.len / 64 : 0);
+}
 struct tvalue run_string(struct run *r, const void *data, size_t len); /* copies */
 struct tvalue run_take_buf(struct run *r, struct buf *b);              /* copies and releases */
 struct tvalue run_list(struct run *r, unsigned kind);                  /* LIST or TUPLE */

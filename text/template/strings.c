@@ -107,6 +107,12 @@ struct tvalue str_swapcase(struct run *r, struct tvalue self, struct args args) 
 
 /* ---- strip, prefix, suffix ---- */
 
+static struct tvalue stripped(struct run *r, struct tvalue self, bool left, bool right) {
+    struct bytes kept = python_strip(tvalue_text(self), left, right);
+    run_burn(r, (self.len - kept.len) / 8);
+    return tvalue_string(kept);
+}
+
 static struct tvalue strip(struct run *r, struct tvalue self, struct args args, bool left,
                            bool right) {
     struct params p;
@@ -114,7 +120,7 @@ static struct tvalue strip(struct run *r, struct tvalue self, struct args args, 
     if (!method_positional(r, "strip", "chars", 0, args, &p))
         return undefined_value();
     if (!p.given[0] || p.v[0].kind == TVALUE_NONE)
-        return tvalue_string(python_strip(tvalue_text(self), left, right));
+        return stripped(r, self, left, right);
     if (!method_string_argument(r, p.v[0], &chars))
         return undefined_value();
     run_burn(r, (uint64_t)self.len * (chars.len + 1) / 16);

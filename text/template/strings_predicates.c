@@ -6,8 +6,14 @@
 
 /* ---- questions ---- */
 
+/* The letters that a question looks at one by one. */
+static struct bytes letters_of(struct run *r, struct tvalue self) {
+    run_burn(r, self.len / 8);
+    return tvalue_text(self);
+}
+
 static struct tvalue all_in(struct run *r, struct tvalue self, struct args args, uint32_t set) {
-    struct bytes s = tvalue_text(self);
+    struct bytes s = letters_of(r, self);
     bool all = s.len;
     if (!method_no_arguments(r, args))
         return undefined_value();
@@ -32,7 +38,7 @@ struct tvalue str_isalnum(struct run *r, struct tvalue self, struct args args) {
 }
 
 struct tvalue str_isspace(struct run *r, struct tvalue self, struct args args) {
-    struct bytes s = tvalue_text(self);
+    struct bytes s = letters_of(r, self);
     return method_no_arguments(r, args) ? tvalue_bool(s.len && !python_strip(s, true, false).len)
                                         : undefined_value();
 }
@@ -46,7 +52,7 @@ struct tvalue str_isascii(struct run *r, struct tvalue self, struct args args) {
 
 static struct tvalue is_case(struct run *r, struct tvalue self, struct args args, uint32_t good,
                              uint32_t bad) {
-    struct bytes s = tvalue_text(self);
+    struct bytes s = letters_of(r, self);
     bool some = false, all = method_no_arguments(r, args);
     for (size_t i = 0; i < s.len && all;) {
         uint32_t cp;
@@ -64,7 +70,7 @@ struct tvalue str_islower(struct run *r, struct tvalue self, struct args args) {
 }
 
 struct tvalue str_isprintable(struct run *r, struct tvalue self, struct args args) {
-    struct bytes s = tvalue_text(self);
+    struct bytes s = letters_of(r, self);
     bool all = method_no_arguments(r, args);
     for (size_t i = 0; i < s.len && all;) {
         uint32_t cp;
@@ -75,7 +81,7 @@ struct tvalue str_isprintable(struct run *r, struct tvalue self, struct args arg
 }
 
 struct tvalue str_isidentifier(struct run *r, struct tvalue self, struct args args) {
-    struct bytes s = tvalue_text(self);
+    struct bytes s = letters_of(r, self);
     bool all = method_no_arguments(r, args) && s.len;
     for (size_t i = 0; i < s.len && all;) {
         bool first = i == 0;
@@ -90,7 +96,7 @@ struct tvalue str_isidentifier(struct run *r, struct tvalue self, struct args ar
 
 /* Capitals only at the beginnings of words, small letters only within. */
 struct tvalue str_istitle(struct run *r, struct tvalue self, struct args args) {
-    struct bytes s = tvalue_text(self);
+    struct bytes s = letters_of(r, self);
     bool some = false, all = method_no_arguments(r, args), inside = false;
     for (size_t i = 0; i < s.len && all;) {
         uint32_t cp;

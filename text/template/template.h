@@ -24,7 +24,7 @@ enum { TEMPLATE_DEPTH_MAX = 64, TEMPLATE_SOURCE_MAX = 1 << 20 };
 
 /* Zero fields take the default. */
 struct template_limits {
-    /* nodes evaluated, items looped over, bytes / 16 produced; default 20 million */
+    /* nodes evaluated, items looped over, bytes / 16 produced, bytes / 64 read; default 20 million */
     uint64_t fuel;
     size_t output_bytes; /* default 64 MB */
     size_t memory_bytes; /* values made on the way; default 256 MB */

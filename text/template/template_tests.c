@@ -179,7 +179,7 @@ int test_find(struct bytes name) {
 }
 
 bool test_call(struct run *r, int function, struct tvalue input, struct args args) {
-    if (r->rc || !run_burn(r, 1))
+    if (r->rc || !run_burn(r, 1) || !run_burn_read(r, input))
         return false;
     uint32_t keywords = args.keywords ? args.keywords->count : 0;
     if (args.count + keywords != TESTS[function].argument_count) {

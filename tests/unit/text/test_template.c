@@ -286,6 +286,71 @@ TEST(rendering_is_bounded) {
     }
 }
 
+/* What reads a long string or list and makes nothing of it has its price, too: here a thousand times. */
+TEST(reading_is_bounded) {
+    static const char *const READS[] = {"1", /* which has none */
+                                        "s|length",
+                                        "s.startswith('a')",
+                                        "s.endswith('a')",
+                                        "s.count('aab')",
+                                        "s.find('aab')",
+                                        "s.isalpha()",
+                                        "s.isdigit()",
+                                        "s.isalnum()",
+                                        "s.isnumeric()",
+                                        "s.isupper()",
+                                        "s.islower()",
+                                        "s.istitle()",
+                                        "s.isspace()",
+                                        "s.isascii()",
+                                        "s.isprintable()",
+                                        "s.isidentifier()",
+                                        "s is upper",
+                                        "s is lower",
+                                        "s[19999]",
+                                        "s == u",
+                                        "[s] == [u]",
+                                        "s < u",
+                                        "[s] < [u]",
+                                        "'b' in s",
+                                        "s in {'a': 1}",
+                                        "{s: 1}",
+                                        "{'a': 1}[s]",
+                                        "{'a': 1}.get(s)",
+                                        "w.strip()",
+                                        "w.lstrip()",
+                                        "w|trim",
+                                        "l == k",
+                                        "l < k",
+                                        "-1 in l",
+                                        "l|sum",
+                                        "l|max",
+                                        "s|int",
+                                        "s|float",
+                                        "s is eq(u)",
+                                        "s|striptags"};
+    struct template_limits limits = {.fuel = 200000};
+    for (size_t i = 0; i < ARRAY_LEN(READS); i++) {
+        struct error err = {0};
+        char text[512];
+        snprintf(text, sizeof text,
+                 "{%% set s = 'a' * 20000 %%}{%% set u = 'a' * 20000 %%}{%% set w = ' ' * 20000 %%}"
+                 "{%% set l = [0] * 20000 %%}{%% set k = [0] * 20000 %%}"
+                 "{%% for i in range(1000) %%}{%% set x = %s %%}{%% endfor %%}",
+                 READS[i]);
+        int rc = run_limited(text, &limits, &err);
+        if (rc != (i ? ERR_LIMIT : 0))
+            check_fail(__FILE__, __LINE__, "%s gives %d (%s)", READS[i], rc, err.text);
+    }
+}
+
+/* No tag ends: none is sought from each '<' on. */
+TEST(tags_that_do_not_end_take_no_quadratic_time) {
+    struct template_limits limits = {0};
+    struct error err = {0};
+    EXPECT_EQ(run_limited("{{ ('<' * 4000000)|striptags|length }}", &limits, &err), 0);
+}
+
 TEST(source_is_bounded_and_checked) {
     struct buf large = {0};
     struct template *t;
