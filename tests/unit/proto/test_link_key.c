@@ -196,6 +196,30 @@ TEST(allow_list_is_refused_where_others_write_or_a_line_is_wrong) {
     end();
 }
 
+/* A comment of so many bytes and one row, in a list of mode 0644. */
+static void write_list(size_t comment) {
+    FILE *f = fopen(path, "w");
+    CHECK(f && fputc('#', f) != EOF);
+    for (size_t i = 0; i < comment - 2; i++)
+        CHECK(fputc('x', f) != EOF);
+    CHECK(fputs("\ngateway " KEY "\n", f) >= 0 && fclose(f) == 0);
+}
+
+TEST(allow_list_may_be_a_megabyte) {
+    static const char ROW[] = "gateway " KEY "\n";
+    struct allow_list list;
+    struct error err;
+    begin();
+    for (size_t more = 0; more < 2; more++) {
+        write_list((1 << 20) - strlen(ROW) + more);
+        EXPECT_EQ(allow_list_open(&list, path, &err), more ? ERR_LIMIT : 0);
+        EXPECT_EQ(list.rows.count, more ? 0 : 1);
+        allow_list_release(&list);
+    }
+    EXPECT(strstr(err.text, "is larger than 1048576 bytes"));
+    end();
+}
+
 TEST(folder_of_keys_is_made_once) {
     struct tcp_keys k;
     struct link_key_pair first, second;

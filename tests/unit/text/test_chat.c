@@ -235,6 +235,64 @@ TEST(kwargs_reach_the_template_but_not_messages) {
     chat_free(&chat);
 }
 
+/* What was thought comes back under one of three names; a template finds it under both of the usual ones. */
+TEST(thoughts_of_earlier_answers_have_both_names) {
+    static const char *const ROWS[][2] = {
+        {"\"reasoning_content\": \"a\"", "<a|a>"},
+        {"\"reasoning\": \"b\"", "<b|b>"},
+        {"\"thinking\": \"c\"", "<c|c>"},
+        {"\"reasoning_content\": \"a\", \"reasoning\": \"b\"", "<a|b>"},
+        {"\"reasoning_content\": \"a\", \"thinking\": \"c\"", "<a|a>"},
+        {"\"reasoning\": \"b\", \"thinking\": \"c\"", "<b|b>"},
+        {"\"reasoning_content\": null, \"reasoning\": \"b\"", "<b|b>"},
+        {"\"reasoning_content\": null, \"reasoning\": 5, \"thinking\": \"c\"", "<c|c>"},
+        {"\"reasoning_content\": \"\", \"reasoning\": \"b\"", "<|b>"},
+        {"\"thinking\": 5", "<|>"},
+        {"\"name\": \"x\"", "<|>"},
+    };
+    struct chat *chat = chatml();
+    struct buf messages = {0};
+    struct error err;
+    EXPECT_EQ(chat_set_template(
+                  chat,
+                  bytes_str("<{{ messages[0].reasoning_content }}|{{ messages[0].reasoning }}>"),
+                  &err),
+              0);
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        buf_reset(&messages);
+        buf_addf(&messages, "[{\"role\": \"assistant\", \"content\": \"\", %s}]", ROWS[i][0]);
+        EXPECT_STR(rendered(chat, (struct chat_request){.messages = buf_bytes(&messages)}),
+                   ROWS[i][1]);
+    }
+    buf_release(&messages);
+    chat_free(&chat);
+}
+
+/* Only "none" turns thinking off, by the two names that templates ask for; kwargs have the last word. */
+TEST(an_effort_reaches_the_template_and_none_turns_thinking_off) {
+    static const char *const ROWS[][3] = {
+        {"", "", "||"},
+        {"low", "", "low||"},
+        {"none", "", "none|False|False"},
+        {"none", "{\"thinking\": true}", "none|False|True"},
+        {"none", "{\"enable_thinking\": true}", "none|True|False"},
+        {"none", "{\"reasoning_effort\": \"high\"}", "high|False|False"},
+        {"nonesuch", "", "nonesuch||"},
+    };
+    struct chat *chat = chatml();
+    struct error err;
+    EXPECT_EQ(
+        chat_set_template(
+            chat, bytes_str("{{ reasoning_effort }}|{{ enable_thinking }}|{{ thinking }}"), &err),
+        0);
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++)
+        EXPECT_STR(rendered(chat, (struct chat_request){.messages = bytes_str(HELLO),
+                                                        .reasoning_effort = bytes_str(ROWS[i][0]),
+                                                        .kwargs = bytes_str(ROWS[i][1])}),
+                   ROWS[i][2]);
+    chat_free(&chat);
+}
+
 TEST(the_final_message_is_continued) {
     struct chat *chat = chatml();
     struct chat_request r = {.messages =

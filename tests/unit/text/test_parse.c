@@ -1,6 +1,8 @@
 /* Output parsers: what each format gives, and that it does not depend on how the text is cut. */
 #include "text/parse/parse.h"
 
+#include <stdio.h>
+
 #include "check.h"
 #include "formats/json.h"
 #include "text/parse/internal.h"
@@ -753,6 +755,48 @@ TEST(strings_of_elements_hold_anything) {
     buf_release(&text);
     answer_release(&a);
     answer_release(&whole);
+    parse_tools_free(&t);
+}
+
+/* ---- calls within what is thought ---- */
+
+/* Models of these formats call without ending what they think first. */
+static const char ENDS_REASONING[] =
+    " deepseek_v41 deepseek_v32 deepseek_v3 gigachat35 kimi_k3 k2_horizon "
+    "plamo3 step3 kimi_k2 mistral hy_v3 hy_v3_opensource solar_open gemma4 "
+    "qwen3_coder mimo cohere apertus hermes ";
+
+static bool ends_reasoning(const struct call_format *f) {
+    char name[64];
+    snprintf(name, sizeof name, " %s ", call_format_name(f));
+    return strstr(ENDS_REASONING, name) != NULL;
+}
+
+/* The first case of each format that is nothing but calls, while something is thought. */
+TEST(calls_within_reasoning_are_calls_where_models_write_them_there) {
+    struct parse_tools *t = tools();
+    struct answer a = {0};
+    VEC(const struct call_format *) seen = {0};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct parse_config config = config_of(&cases[i], t);
+        bool known =
+            !config.calls || config.calls->harmony || strncmp(cases[i].expected, "T(", 2) != 0;
+        for (size_t k = 0; k < seen.count; k++)
+            known = known || seen.items[k] == config.calls;
+        if (known)
+            continue;
+        vec_push(&seen, config.calls);
+        config.reasoning = reasoning_format_find(bytes_str("thought"));
+        config.in_reasoning = true;
+        config.in_call = false;
+        parse(&config, bytes_str(cases[i].text), all_at_once, 0, &a);
+        if ((a.count > 0) != ends_reasoning(config.calls))
+            check_fail(__FILE__, __LINE__, "%s: %u calls of %s", call_format_name(config.calls),
+                       a.count, cases[i].text);
+    }
+    EXPECT(seen.count > 30);
+    vec_release(&seen);
+    answer_release(&a);
     parse_tools_free(&t);
 }
 

@@ -169,6 +169,9 @@ TEST(what_becomes_of_prompts_is_told) {
         {EMBEDDINGS "qwen3-rank",
          NULL,
          {.pooling = WIRE_POOLING_LAST, .width = 1, .only = true, .scores = true}},
+        {DEMO,
+         "--score-tokens=Yes,No",
+         {.pooling = WIRE_POOLING_LAST, .width = 1, .only = true, .scores = true}},
     };
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
         struct wire_vectors want = ROWS[i].vectors;
@@ -189,6 +192,24 @@ TEST(what_becomes_of_prompts_is_told) {
     EXPECT_EQ(LOAD(EMBEDDINGS "bert-mean", "--pooling=none"), ERR_INVALID);
     EXPECT(strstr(err.text, "the model has no head, so it writes no text: say with --pooling"));
     unload();
+}
+
+/* The head of two tokens is the difference of their rows: turned round it is the opposite. */
+TEST(a_score_of_two_tokens_is_their_difference) {
+    float weights[2][256];
+    for (int i = 0; i < 2; i++) {
+        EXPECT_EQ(LOAD(DEMO, i ? "--score-tokens=No, Yes" : "--score-tokens=Yes,No"), 0);
+        const struct vector_head *head = loaded_head(&loaded);
+        EXPECT(head && head->count == 1 && head->layers[0].in == ARRAY_LEN(weights[i]));
+        memcpy(weights[i], head->layers[0].weight, sizeof weights[i]);
+        unload();
+    }
+    float most = 0;
+    for (size_t k = 0; k < ARRAY_LEN(weights[0]); k++) {
+        EXPECT(weights[0][k] == -weights[1][k]);
+        most = MAX(most, weights[0][k]);
+    }
+    EXPECT(most > 0);
 }
 
 /* What may change a bit of an answer is another fingerprint; nothing else is, and the revision is the model's alone. */
@@ -223,6 +244,10 @@ TEST(what_cannot_be_loaded_is_told) {
         {"/no/such/folder", NULL, "/no/such/folder"},
         {DEMO, "--vocab=none", "--vocab 'none' is neither a file nor a vocabulary known by name: "},
         {DEMO, "--isa=none", "none"},
+        {DEMO, "--score-tokens=Yes", "--score-tokens 'Yes' is no pair of tokens"},
+        {DEMO, "--score-tokens=Yes,No,a", "--score-tokens 'Yes,No,a' is no pair of tokens"},
+        {DEMO, "--score-tokens=Yes,none such", "the model has no token 'none such'"},
+        {DEMO, "--score-tokens=none such,No", "the model has no token 'none such'"},
     };
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
         if (!LOAD(ROWS[i].model, ROWS[i].option) || !strstr(err.text, ROWS[i].text))
