@@ -331,6 +331,25 @@ TEST(quota_forgets_who_owes_nothing) {
     quotas_release(&s.quotas);
 }
 
+/* And of those who owe something so many are remembered: who has been idle longest is forgotten first. */
+TEST(quota_remembers_so_many_who_are_idle) {
+    struct sched s = {.now = 5000};
+    struct wire_submit submit = bounds(0, 600);
+    quotas_init(&s.quotas);
+    for (uint64_t i = 1; i <= QUOTA_IDLE_MAX + 2; i++) {
+        submit.tenant = (struct u128){i, 5};
+        leave(&s, taken(&s, &submit, 10));
+        EXPECT_EQ(s.quotas.ids.count, MIN(i, (uint64_t)QUOTA_IDLE_MAX));
+    }
+    for (uint64_t i = 1; i <= 3; i++) { /* the first two are as new */
+        submit.tenant = (struct u128){4 - i, 5};
+        struct request *a = taken(&s, &submit, 10);
+        EXPECT(a->quota->left == (i == 1 ? 580 : 590));
+        leave(&s, a);
+    }
+    quotas_release(&s.quotas);
+}
+
 TEST(quota_gives_a_prompt_back_as_far_as_there_is_room) {
     struct sched s = {.now = 5000};
     struct wire_submit submit = bounds(1, 600);

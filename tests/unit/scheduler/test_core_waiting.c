@@ -186,6 +186,37 @@ TEST(who_waits_for_a_new_one_holds_nobody_else_up) {
     waiting_release(&w);
 }
 
+/* Of those that ran before and whose tenant has no slot, the first in order, wherever it stands. */
+TEST(of_what_ran_the_first_whose_tenant_has_no_slot) {
+    struct waiting w = {0};
+    struct tenant *of[3];
+    static const uint32_t COSTS[] = {1, 9, 5, 7};
+    static const uint32_t TENANT[] = {0, 1, 2, 1};
+    for (uint64_t i = 0; i < ARRAY_LEN(of); i++)
+        of[i] = waiting_tenant_ref(&w, (struct u128){i, 1});
+    EXPECT(!waiting_first_slotless(&w));
+    for (uint32_t i = 0; i < ARRAY_LEN(COSTS); i++) {
+        requests[i] = (struct request){.tenant = of[TENANT[i]], .arrival = i};
+        sequences[i] = (struct sequence){.request = &requests[i],
+                                         .state = SEQ_QUEUED,
+                                         .started = true,
+                                         .recompute_cost = COSTS[i]};
+        waiting_add(&w, &sequences[i]);
+    }
+    EXPECT(waiting_first_slotless(&w) == &sequences[0]);
+    of[0]->slot_count = 1;
+    EXPECT(waiting_first_slotless(&w) == &sequences[2]);
+    of[2]->slot_count = 1;
+    EXPECT(waiting_first_slotless(&w) == &sequences[3]);
+    of[1]->slot_count = 1;
+    EXPECT(!waiting_first_slotless(&w));
+    for (uint32_t i = 0; i < ARRAY_LEN(COSTS); i++)
+        waiting_remove(&w, &sequences[i]);
+    for (uint32_t i = 0; i < ARRAY_LEN(of); i++)
+        waiting_tenant_unref(&w, of[i]);
+    waiting_release(&w);
+}
+
 /* ---- at random ---- */
 
 /* Of the new ones of a tenant. */
