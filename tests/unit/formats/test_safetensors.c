@@ -126,6 +126,27 @@ TEST(hostile_headers_are_refused) {
         check_refused(cases[i].header, cases[i].data_len, cases[i].why);
 }
 
+/* A name of 1024 bytes, and a tensor of eight dimensions, are the largest. */
+TEST(names_and_shapes_are_taken_up_to_their_bounds) {
+    struct safetensors set;
+    struct error err = {0};
+    for (int more = 0; more < 2; more++) {
+        struct buf header = {0};
+        buf_addf(
+            &header,
+            "{\"%0*d\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}",
+            1024 + more, 7);
+        struct buf b = image(buf_text(&header), 4);
+        EXPECT_EQ(safetensors_open_bytes(&set, buf_bytes(&b), "x", &err) != 0, more);
+        if (more)
+            EXPECT(strstr(err.text, "name of 1025 bytes"));
+        else
+            safetensors_close(&set);
+        buf_release(&header);
+        buf_release(&b);
+    }
+}
+
 TEST(lengths_that_lie_are_refused) {
     struct safetensors set;
     struct error err = {0};

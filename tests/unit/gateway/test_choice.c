@@ -239,6 +239,56 @@ TEST(logprobs_columns_agree) {
     buf_release(&packed);
 }
 
+/* Whose likelier ones are listed already is no entry of its own, wherever it stands among them. */
+TEST(a_token_among_the_best_is_listed_once) {
+    struct buf packed, entry = {0};
+    struct tokenizer *t = demo_tokenizer(&packed);
+    const struct token_names names = {t, true};
+    const float values[] = {-2, -1, -1.5f, -2};
+    static const struct {
+        uint32_t ids[4];
+        const char *top;
+    } ROWS[] = {
+        {{9, 5, 6, 9}, "\x1f{\"token_id:5\":-1,\"token_id:6\":-1.5,\"token_id:9\":-2}\n"},
+        {{9, 5, 6, 7},
+         "\x1f{\"token_id:5\":-1,\"token_id:6\":-1.5,\"token_id:7\":-2,\"token_id:9\":-2}\n"}};
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        const struct token_logprobs lp = {ROWS[i].ids, values, 4};
+        buf_reset(&entry);
+        response_logprobs_entry(GENREQ_COMPLETIONS, &names, &lp, 0, &entry);
+        EXPECT(strstr(buf_text(&entry), ROWS[i].top));
+    }
+    buf_release(&entry);
+    tokenizer_free(&t);
+    buf_release(&packed);
+}
+
+/* vLLM's: the token's own first, each with its place among the likeliest, which is not known of one that is
+ * none of them; the first token of all has nothing. */
+TEST(tokens_of_a_prompt_have_their_rank) {
+    struct buf packed, out = {0};
+    struct tokenizer *t = demo_tokenizer(&packed);
+    const float values[] = {-2, -1, -2}, none[] = {0.0f / 0.0f};
+    const uint32_t second[] = {64, 65, 64}, other[] = {66, 65, 64};
+    response_prompt_logprobs_entry(t, &(struct token_logprobs){second, none, 1}, &out);
+    response_prompt_logprobs_entry(t, &(struct token_logprobs){second, values, 3}, &out);
+    response_prompt_logprobs_entry(t, &(struct token_logprobs){other, values, 3}, &out);
+    response_prompt_logprobs_entry(t, &(struct token_logprobs){.count = 0}, &out);
+    EXPECT_STR(buf_text(&out), "null,{\"64\":{\"logprob\":-2,\"rank\":2,\"decoded_token\":\"a\"},"
+                               "\"65\":{\"logprob\":-1,\"rank\":1,\"decoded_token\":\"b\"}},"
+                               "{\"66\":{\"logprob\":-2,\"rank\":null,\"decoded_token\":\"c\"},"
+                               "\"65\":{\"logprob\":-1,\"rank\":1,\"decoded_token\":\"b\"},"
+                               "\"64\":{\"logprob\":-2,\"rank\":2,\"decoded_token\":\"a\"}},null");
+    buf_reset(&out);
+    response_prefill_entry(t, &(struct token_logprobs){second, none, 1}, &out);
+    response_prefill_entry(t, &(struct token_logprobs){other, values, 3}, &out);
+    EXPECT_STR(buf_text(&out), "{\"id\":64,\"text\":\"a\",\"logprob\":null},"
+                               "{\"id\":66,\"text\":\"c\",\"logprob\":-2}");
+    buf_release(&out);
+    tokenizer_free(&t);
+    buf_release(&packed);
+}
+
 /* Of every token: the characters that its bytes are, each byte of none of them one. */
 TEST(characters_of_a_token_are_those_it_is_shown_with) {
     struct buf packed;

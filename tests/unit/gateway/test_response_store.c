@@ -209,6 +209,76 @@ TEST(what_has_left_takes_no_more) {
     buf_release(&out);
 }
 
+/* What fills the budget to the byte stays; a byte more is too much, of one and of two. */
+TEST(a_budget_is_filled_to_the_byte) {
+    static char text[300];
+    size_t each = overhead();
+    for (size_t more = 0; more < 2; more++) {
+        struct response_store *store = response_store_new(each + 100);
+        struct kept_contents contents = {.number = {1, 1}, .object = bytes_of(text, 100 + more)};
+        struct kept_response *k = response_store_add(store, &contents);
+        EXPECT_EQ(k != NULL, !more);
+        kept_response_put(store, k);
+        EXPECT_EQ(response_store_count(store), more ? 0 : 1);
+        response_store_free(&store);
+        store = response_store_new(2 * each + 200);
+        for (uint64_t i = 0; i < 2; i++) {
+            contents.number.hi = i;
+            contents.object = bytes_of(text, 100 + more * i);
+            kept_response_put(store, response_store_add(store, &contents));
+        }
+        EXPECT_EQ(response_store_count(store), 2 - more);
+        response_store_free(&store);
+    }
+}
+
+/* As many whole events as fit into what is asked for, and one where none does. */
+TEST(events_are_read_up_to_a_bound) {
+    struct response_store *store = response_store_new(1 << 20);
+    const struct kept_contents contents = {.number = {1, 2}, .running = true, .streams = true};
+    struct kept_response *k = response_store_add(store, &contents);
+    static const struct {
+        size_t max, read;
+    } ROWS[] = {{0, 10}, {9, 10}, {10, 10}, {19, 10}, {20, 20}, {29, 20}, {30, 30}, {99, 30}};
+    kept_response_append(store, k, bytes_str("aaaaaaaa\n\nbbbbbbbb\n\ncccccccc\n\n"));
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        struct buf out = {0};
+        size_t at = 0;
+        EXPECT(kept_response_events(store, k, &at, ROWS[i].max, &out)); /* it may go on */
+        EXPECT(at == ROWS[i].read && out.len == ROWS[i].read);
+        buf_release(&out);
+    }
+    kept_response_put(store, k);
+    response_store_free(&store);
+}
+
+static void rewrite(struct buf *object) {
+    buf_add_str(object, "!");
+}
+
+/* Only what runs is cancelled, once; only what began in the background may be. */
+TEST(what_runs_is_cancelled_once) {
+    struct response_store *store = response_store_new(1 << 20);
+    struct kept_contents contents = {.number = {1, 2}, .object = bytes_str("x"), .running = true};
+    for (int runs = 1; runs >= 0; runs--) {
+        struct buf out = {0};
+        contents.running = runs;
+        contents.number.lo = (uint64_t)runs;
+        struct kept_response *k = response_store_add(store, &contents);
+        EXPECT_EQ(kept_response_is_running(store, k), runs);
+        EXPECT_EQ(kept_response_cancel(store, k, rewrite), runs);
+        EXPECT_EQ(kept_response_cancel(store, k, rewrite), runs);
+        EXPECT(!kept_response_is_running(store, k));
+        EXPECT_EQ(kept_response_is_dropped(store, k), runs);
+        kept_response_object(store, k, &out);
+        EXPECT_STR(buf_text(&out), runs ? "x!" : "x");
+        EXPECT_EQ(response_store_bytes(store), (2 - (uint64_t)runs) * overhead() + 2 + !runs);
+        buf_release(&out);
+        kept_response_put(store, k);
+    }
+    response_store_free(&store);
+}
+
 TEST(ids_of_responses_are_read_whole) {
     static const struct {
         const char *id;

@@ -89,6 +89,8 @@ TEST(the_ends_of_ranges_mean_the_nearest_that_there_is) {
     EXPECT(open_model());
     EXPECT_EQ(ask("\"top_p\":0,\"min_p\":1,\"temperature\":0.0000009"), 0);
     EXPECT(s->top_p == FLT_MIN && s->min_p < 1 && s->min_p > 0.9999999f && s->temperature == 0);
+    EXPECT_EQ(ask("\"temperature\":0.000001"), 0);
+    EXPECT(s->temperature == 1e-6f);
     EXPECT_EQ(ask("\"temperature\":0.000002,\"top_n_sigma\":-5,\"xtc_probability\":-3"), 0);
     EXPECT(s->temperature == 0.000002f && s->top_n_sigma == 0 && s->xtc_probability == 0);
     EXPECT_EQ(ask("\"typical_p\":0"), 0);
@@ -301,6 +303,73 @@ TEST(allowed_tokens_are_bits) {
     EXPECT_EQ(ask("\"allowed_token_ids\":[9],\"min_tokens\":1,\"stop_token_ids\":[9]"), 400);
     EXPECT_EQ(ask("\"allowed_token_ids\":[9],\"min_tokens\":0,\"stop_token_ids\":[9]"), 0);
     EXPECT_EQ(ask("\"allowed_token_ids\":[9,8],\"min_tokens\":1,\"stop_token_ids\":[9]"), 0);
+    close_model();
+}
+
+/* As many as the wire takes, of ids and of the tokens of texts together; a text's tokens all have its bias. */
+TEST(biases_of_texts_are_of_their_tokens) {
+    static const char WORDS[] = "one two three";
+    struct token_vec tokens = {0};
+    struct buf fields = {0};
+    struct error why;
+    EXPECT(open_model());
+    EXPECT_EQ(tokenizer_encode(text->tokenizer, bytes_str(WORDS), 0, &tokens, &why), 0);
+    EXPECT(tokens.count > 1);
+    for (size_t more = 0; more < 2; more++) {
+        size_t ids = WIRE_MAX_LOGIT_BIAS - tokens.count + more;
+        buf_reset(&fields);
+        buf_addf(&fields, "\"logit_bias\":[[\"%s\",-2]", WORDS);
+        for (size_t i = 0; i < ids; i++)
+            buf_addf(&fields, ",[%zu,1]", i);
+        buf_add_str(&fields, "]");
+        EXPECT_EQ(ask(buf_text(&fields)), more ? 400 : 0);
+        if (more)
+            EXPECT_STR(err.param, "logit_bias");
+        else
+            EXPECT(p.sampling.bias_ids.count == WIRE_MAX_LOGIT_BIAS &&
+                   p.sampling.bias_values.count == WIRE_MAX_LOGIT_BIAS);
+        for (size_t i = 0; !more && i < WIRE_MAX_LOGIT_BIAS; i++)
+            EXPECT(p.bias_ids[i] == (i < ids ? i : tokens.items[i - ids]) &&
+                   p.bias_values[i] == (i < ids ? 1 : -2));
+    }
+    buf_release(&fields);
+    vec_release(&tokens);
+    close_model();
+}
+
+/* A word is written as it begins a text and as it stands behind a space; each has 32 tokens at most, and all of
+ * them with their lengths 4096 numbers. */
+TEST(bad_words_have_bounds_of_tokens) {
+    struct buf fields = {0}, word = {0};
+    struct token_vec plain = {0}, spaced = {0};
+    struct error why;
+    EXPECT(open_model());
+    EXPECT_EQ(ask("\"bad_words\":[\"  cat\"]"), 0);
+    struct u32s words = p.sampling.bad_words;
+    EXPECT_EQ(tokenizer_encode(text->tokenizer, bytes_str("cat"), 0, &plain, &why), 0);
+    EXPECT_EQ(tokenizer_encode(text->tokenizer, bytes_str(" cat"), 0, &spaced, &why), 0);
+    EXPECT_EQ(words.count, 2 + plain.count + spaced.count);
+    EXPECT(words.items[0] == plain.count && words.items[1] == plain.items[0]);
+    EXPECT(words.items[1 + plain.count] == spaced.count &&
+           words.items[2 + plain.count] == spaced.items[0]);
+    for (size_t most = 0;
+         most <= WIRE_BAD_WORD_TOKENS_MAX;) { /* a sign more, until it is too long */
+        buf_add_str(&word, "~");
+        plain.count = spaced.count = 0;
+        EXPECT_EQ(tokenizer_encode(text->tokenizer, buf_bytes(&word), 0, &plain, &why), 0);
+        buf_reset(&fields);
+        buf_addf(&fields, " %s", buf_text(&word));
+        EXPECT_EQ(tokenizer_encode(text->tokenizer, buf_bytes(&fields), 0, &spaced, &why), 0);
+        most = MAX(plain.count, spaced.count);
+        buf_reset(&fields);
+        buf_addf(&fields, "\"bad_words\":[\"%s\"]", buf_text(&word));
+        EXPECT_EQ(ask(buf_text(&fields)), most > WIRE_BAD_WORD_TOKENS_MAX ? 400 : 0);
+    }
+    EXPECT_STR(err.param, "bad_words");
+    buf_release(&fields);
+    buf_release(&word);
+    vec_release(&plain);
+    vec_release(&spaced);
     close_model();
 }
 

@@ -85,6 +85,11 @@ TEST(stop_refuses_bad_strings) {
     EXPECT_EQ(stop_init(&s, many, ARRAY_LEN(many), false, NULL), ERR_LIMIT);
     struct bytes one = bytes_of(large, sizeof large);
     EXPECT_EQ(stop_init(&s, &one, 1, false, NULL), ERR_LIMIT);
+    one.len--; /* the longest, and the most, that there may be */
+    EXPECT_EQ(stop_init(&s, &one, 1, false, NULL), 0);
+    stop_release(&s);
+    EXPECT_EQ(stop_init(&s, many, ARRAY_LEN(many) - 1, false, NULL), 0);
+    stop_release(&s);
 }
 
 TEST(stop_takes_nothing_after_a_match) {
