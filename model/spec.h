@@ -3,8 +3,8 @@
  * feed-forward and their options. One forward pass (forward.h) walks it; no code is written per
  * architecture.
  *
- * A family (families.c) is a row: the names it goes by, what its configuration class assumes, which
- * config field means which option, the name table that maps tensors to roles (names.h). A new
+ * A family (read/families*.c) is a row: the names it goes by, what its configuration class assumes,
+ * which config field means which option, the name table that maps tensors to roles (names.h). A new
  * architecture is a row, a golden and, where the mathematics is new, a new mixer or feed-forward:
  * an entry in MIXERS or FFNS (layer_kinds.h), whose file brings its weights, its buffers, its cache
  * and its step.

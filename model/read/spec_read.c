@@ -487,6 +487,8 @@ static const struct family *family_at(size_t i) {
         const struct family *rows;
         size_t count;
     } TABLES[] = {{FAMILIES, FAMILY_COUNT},
+                  {EARLY_FAMILIES, EARLY_FAMILY_COUNT},
+                  {ENCODER_FAMILIES, ENCODER_FAMILY_COUNT},
                   {MOE_FAMILIES, MOE_FAMILY_COUNT},
                   {STATE_FAMILIES, STATE_FAMILY_COUNT}};
     for (size_t t = 0; t < ARRAY_LEN(TABLES); i -= TABLES[t++].count)

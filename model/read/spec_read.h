@@ -213,8 +213,10 @@ float read_multiplier(struct spec_reader *r, const char *field);
 /* Fills layer->attention (attention_read.c). */
 int attention_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 
-/* families.c, families_moe.c, families_state.c */
-extern const struct family FAMILIES[], MOE_FAMILIES[], STATE_FAMILIES[];
-extern const size_t FAMILY_COUNT, MOE_FAMILY_COUNT, STATE_FAMILY_COUNT;
+/* families.c, families_early.c, families_encoders.c, families_moe.c, families_state.c */
+extern const struct family FAMILIES[], EARLY_FAMILIES[], ENCODER_FAMILIES[];
+extern const struct family MOE_FAMILIES[], STATE_FAMILIES[];
+extern const size_t FAMILY_COUNT, EARLY_FAMILY_COUNT, ENCODER_FAMILY_COUNT;
+extern const size_t MOE_FAMILY_COUNT, STATE_FAMILY_COUNT;
 
 #endif
