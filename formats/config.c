@@ -101,12 +101,42 @@ static bool parse(struct config *c, struct json_reader *r) {
     }
 }
 
-int config_open(struct config *c, struct bytes text, struct error *err) {
-    *c = (struct config){0};
-    buf_init(&c->texts, 0);
-    buf_add_byte(&c->texts, 0);
-    if (text.len > CONFIG_BYTES_MAX)
-        return error_set(err, ERR_LIMIT, "config.json is larger than %zu bytes", CONFIG_BYTES_MAX);
+/* Bytes of Infinity, -Infinity or NaN at the text's beginning; 0: none of them. */
+static size_t no_number(struct bytes text) {
+    static const char *const NAMES[] = {"Infinity", "-Infinity", "NaN"};
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) {
+        size_t len = strlen(NAMES[i]);
+        if (text.len >= len && !memcmp(text.data, NAMES[i], len))
+            return len;
+    }
+    return 0;
+}
+
+struct bytes config_strict_text(struct bytes text, struct buf *room) {
+    size_t done = 0; /* so much of the text is in room */
+    bool quoted = false;
+    for (size_t i = 0; i < text.len; i++) {
+        size_t len = quoted ? 0 : no_number(bytes_of(text.data + i, text.len - i));
+        if (len) {
+            buf_add(room, text.data + done, i - done);
+            buf_add_byte(room, '"');
+            buf_add(room, text.data + i, len);
+            buf_add_byte(room, '"');
+            done = i + len;
+            i = done - 1;
+        } else if (text.data[i] == '"') {
+            quoted = !quoted;
+        } else if (quoted && text.data[i] == '\\') {
+            i++;
+        }
+    }
+    if (!done)
+        return text;
+    buf_add(room, text.data + done, text.len - done);
+    return buf_bytes(room);
+}
+
+static int open_strict(struct config *c, struct bytes text, struct error *err) {
     int rc = json_scan(text, 0, err);
     if (rc)
         return error_wrap(err, "config.json");
@@ -116,6 +146,18 @@ int config_open(struct config *c, struct bytes text, struct error *err) {
         rc = error_set(err, ERR_INVALID, "config.json: %s",
                        r.error.code ? r.error.text : "malformed");
     json_reader_release(&r);
+    return rc;
+}
+
+int config_open(struct config *c, struct bytes text, struct error *err) {
+    *c = (struct config){0};
+    buf_init(&c->texts, 0);
+    buf_add_byte(&c->texts, 0);
+    if (text.len > CONFIG_BYTES_MAX)
+        return error_set(err, ERR_LIMIT, "config.json is larger than %zu bytes", CONFIG_BYTES_MAX);
+    struct buf room = {0};
+    int rc = open_strict(c, config_strict_text(text, &room), err);
+    buf_release(&room);
     return rc;
 }
 

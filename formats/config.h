@@ -62,7 +62,12 @@ struct config {
     struct error error;      /* the first thing that was wrong; code 0: none */
 };
 
-/* Parses a file's bytes. The config must be closed also after an error. */
+/* The text as strict JSON: Python writes Infinity, -Infinity and NaN, which JSON lacks (the
+ * time_step_limit of published Mamba 2 and Nemotron-H), and here they stand in quotes. `text` itself
+ * if there are none, else in `room`, which the caller releases. */
+struct bytes config_strict_text(struct bytes text, struct buf *room);
+
+/* Parses a file's bytes, as they are or strict. The config must be closed also after an error. */
 MUST_CHECK int config_open(struct config *c, struct bytes text, struct error *err);
 /* Frees what config_open made; the defaults stay their owner's. */
 void config_close(struct config *c);

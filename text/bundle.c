@@ -7,6 +7,7 @@
 #include "base/fsutil.h"
 #include "base/hash.h"
 #include "base/utf8.h"
+#include "formats/config.h"
 #include "text/tokenizer/gguf_vocab.h"
 
 static const char MAGIC[8] = "TRIBNDL1";
@@ -86,6 +87,16 @@ struct folder {
     size_t count;
 };
 
+/* For those who read it as JSON. */
+static void make_strict(struct buf *config) {
+    struct buf room = {0};
+    struct bytes strict = config_strict_text(buf_bytes(config), &room);
+    if (strict.data != buf_bytes(config).data) {
+        buf_release(config);
+        *config = room;
+    }
+}
+
 /* What is at `path`, as a file of this name; nothing where it is not there. */
 static int read_as(struct folder *f, const char *path, const char *name, struct error *err) {
     int rc = 0;
@@ -95,6 +106,8 @@ static int read_as(struct folder *f, const char *path, const char *name, struct 
                  ? error_set(err, ERR_LIMIT, "there are more than %d text files at '%s'",
                              BUNDLE_FILES_MAX, path)
                  : file_read(path, BUNDLE_BYTES_MAX, content, err);
+        if (!rc && !strcmp(name, "config.json"))
+            make_strict(content);
         if (!rc) {
             snprintf(f->names[f->count], sizeof f->names[0], "%s", name);
             f->files[f->count].name = bytes_str(f->names[f->count]);

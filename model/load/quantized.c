@@ -1,5 +1,6 @@
 #include "model/load/quantized_internal.h"
 
+#include "formats/config.h"
 #include "formats/gguf_types.h"
 #include "formats/json.h"
 #include "kernels/types.h"
@@ -78,7 +79,8 @@ int quantized_config_read(struct quantized_config *c, struct bytes text, struct 
     static const char *const METHODS[] = {"",    "awq",   "gptq",         "compressed-tensors",
                                           "fp8", "mxfp4", "bitsandbytes", "fbgemm_fp8"};
     struct json_reader r;
-    json_reader_init(&r, text, 0, 0);
+    struct buf room = {0};
+    json_reader_init(&r, config_strict_text(text, &room), 0, 0);
     /* what is no object is refused where the spec is read */
     bool ok = json_next(&r) != JSON_OBJECT_BEGIN || find_in_object(&r, c);
     int rc = ok             ? 0
@@ -86,6 +88,7 @@ int quantized_config_read(struct quantized_config *c, struct bytes text, struct 
                             : error_set(err, ERR_INVALID,
                                         "config.json: 'quantization_config' cannot be understood");
     json_reader_release(&r);
+    buf_release(&room);
     if (rc)
         return rc;
     for (size_t i = 0; i < ARRAY_LEN(METHODS); i++)

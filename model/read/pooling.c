@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/fsutil.h"
+#include "formats/config.h"
 #include "formats/gguf.h"
 #include "formats/json_tree.h"
 #include "formats/safetensors.h"
@@ -14,7 +15,7 @@ enum { FILE_BYTES_MAX = 1 << 20, HEAD_WIDTH_MAX = 1 << 16 };
 static int read_json(struct arena *arena, const char *dir, struct bytes path, const char *name,
                      struct json_value *out, struct error *err) {
     char inner[512];
-    struct buf text = {0};
+    struct buf text = {0}, room = {0};
     *out = (struct json_value){0};
     if (path.len > 200 || (path.len && (memchr(path.data, 0, path.len) || path.data[0] == '/' ||
                                         memmem(path.data, path.len, "..", 2))))
@@ -24,7 +25,8 @@ static int read_json(struct arena *arena, const char *dir, struct bytes path, co
     char *file = path_join(dir, inner);
     int rc = file_exists(file) ? file_read(file, FILE_BYTES_MAX, &text, err) : 0;
     if (!rc && text.len)
-        rc = json_parse(arena, buf_bytes(&text), out, err);
+        rc = json_parse(arena, config_strict_text(buf_bytes(&text), &room), out, err);
+    buf_release(&room);
     buf_release(&text);
     mem_free(file);
     return rc;

@@ -192,6 +192,26 @@ TEST(an_absent_object_has_no_fields) {
     EXPECT(n && !config_has_key(&config, (uint32_t)(n - config.nodes), "n")); /* nor has a number */
 }
 
+/* As Python writes them, which published Mamba 2 and Nemotron-H have. */
+TEST(numbers_that_json_lacks_are_texts) {
+    EXPECT_EQ(opens("{\"time_step_limit\":[0.0, Infinity],\"a\":-Infinity,\"b\":NaN,"
+                    "\"c\":\"Infinity \\\"NaN\"}"),
+              0);
+    const struct config_node *list = config_find(&config, 0, "time_step_limit");
+    EXPECT(list && list->count == 2);
+    EXPECT_STR(config_node_text(&config, config_item(&config, list, 1)), "Infinity");
+    EXPECT_STR(config_text(&config, 0, "a", ""), "-Infinity");
+    EXPECT_STR(config_text(&config, 0, "b", ""), "NaN");
+    EXPECT_STR(config_text(&config, 0, "c", ""), "Infinity \"NaN");
+    struct buf room = {0};
+    struct bytes text = bytes_str("{\"a\":\"NaN\\\\\"}");
+    EXPECT(config_strict_text(text, &room).data == text.data && !room.len);
+    text = bytes_str("[\"\\\\\",NaN");
+    EXPECT(bytes_equal(config_strict_text(text, &room), bytes_str("[\"\\\\\",\"NaN\"")));
+    buf_release(&room);
+    EXPECT(opens("{\"a\":infinity}") && opens("{\"a\":1NaN}"));
+}
+
 TEST(malformed_files_are_refused) {
     static const char *const cases[] = {"",
                                         "[]",

@@ -212,7 +212,8 @@ TEST(unknown_methods_are_refused_by_name) {
                           &err) != 0);
     EXPECT(strstr(err.text, "hqq"));
     EXPECT_EQ(quantized_open(&q, &set,
-                             bytes_str("{\"quantization_config\":{\"quant_method\":\"awq\"}}"),
+                             bytes_str("{\"time_step_limit\":[0, Infinity],"
+                                       "\"quantization_config\":{\"quant_method\":\"awq\"}}"),
                              &err),
               0);
     quantized_close(&q);

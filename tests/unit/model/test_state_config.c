@@ -76,6 +76,7 @@ TEST(steps_of_mamba_are_limited_as_the_file_says) {
         {"\"expand\":128", 0, INFINITY},
         {"\"expand\":128,\"time_step_limit\":[0.25,2]", 0.25f, 2},
         {"\"expand\":128,\"time_step_limit\":[0.5,\"Infinity\"]", 0.5f, INFINITY},
+        {"\"expand\":128,\"time_step_limit\":[0.0, Infinity]", 0, INFINITY},
         {"\"expand\":128,\"time_step_limit\":[0,{\"__float__\":\"Infinity\"}]", 0, INFINITY},
     };
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {

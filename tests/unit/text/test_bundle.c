@@ -104,6 +104,34 @@ TEST(bundle_packs_a_vocabulary_of_the_callers) {
     buf_release(&packed);
 }
 
+/* Its readers take JSON only. */
+TEST(bundle_packs_a_config_that_python_wrote_as_json) {
+    char dir[] = "/tmp/test_bundle_XXXXXX";
+    static const char *const FILES[][2] = {
+        {"tokenizer.json", "{}"},
+        {"config.json", "{\"time_step_limit\":[0.0, Infinity],\"eos_token_id\":2}"}};
+    struct buf packed = {0};
+    struct bundle b;
+    struct error err;
+    EXPECT(mkdtemp(dir));
+    for (size_t i = 0; i < ARRAY_LEN(FILES); i++) {
+        char *path = path_join(dir, FILES[i][0]);
+        EXPECT_EQ(file_write_atomic(path, FILES[i][1], strlen(FILES[i][1]), 0600, &err), 0);
+        mem_free(path);
+    }
+    EXPECT_EQ(bundle_pack(dir, &packed, &err), 0);
+    EXPECT_EQ(bundle_open(&b, buf_bytes(&packed), NULL), 0);
+    EXPECT(bytes_equal(bundle_find(&b, "config.json"),
+                       bytes_str("{\"time_step_limit\":[0.0, \"Infinity\"],\"eos_token_id\":2}")));
+    for (size_t i = 0; i < ARRAY_LEN(FILES); i++) {
+        char *path = path_join(dir, FILES[i][0]);
+        unlink(path);
+        mem_free(path);
+    }
+    rmdir(dir);
+    buf_release(&packed);
+}
+
 TEST(bundle_packs_a_folder) {
     char dir[] = "/tmp/trireme-bundle-XXXXXX", path[256];
     struct buf out = {0};
