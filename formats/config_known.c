@@ -52,6 +52,7 @@ static const char *const HARMLESS[] = {
     "exponential_decay_length_penalty",
     "ffn_dropout_prob",
     "final_w_init_variance_scale",
+    "finetuned",
     "finetuning_task",
     "flash_attn",
     "forced_bos_token_id",

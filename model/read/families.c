@@ -108,6 +108,7 @@ const struct family FAMILIES[] = {
      .model_types = "qwen2",
      .name = "qwen2",
      .names = &LLAMA_NAMES,
+     .expects = "dual_chunk_attention_config=*",
      .defaults = "{\"max_position_embeddings\":32768,"
                  "\"tie_word_embeddings\":false,"
                  "\"num_key_value_heads\":32,"
@@ -119,6 +120,7 @@ const struct family FAMILIES[] = {
      .model_types = "qwen3",
      .name = "qwen3",
      .names = &LLAMA_NAMES,
+     .expects = "dual_chunk_attention_config=*",
      .defaults = "{\"max_position_embeddings\":32768,"
                  "\"tie_word_embeddings\":false,"
                  "\"num_key_value_heads\":32,"

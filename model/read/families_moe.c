@@ -120,6 +120,7 @@ const struct family MOE_FAMILIES[] = {
      .model_types = "qwen2_moe",
      .name = "qwen2_moe",
      .names = &EXPERT_NAMES,
+     .expects = "dual_chunk_attention_config=*",
      .defaults = "{\"tie_word_embeddings\":false,"
                  "\"max_position_embeddings\":32768,"
                  "\"num_key_value_heads\":16,"
@@ -155,7 +156,8 @@ const struct family MOE_FAMILIES[] = {
      .out_bias = "attention_bias",
      .qk_norm = QK_NORM_HEAD,
      .window = WINDOW_SWITCHED,
-     .expects = "max_window_layers=* shared_expert_intermediate_size=0 use_qk_norm=true",
+     .expects = "dual_chunk_attention_config=* max_window_layers=* "
+                "shared_expert_intermediate_size=0 use_qk_norm=true",
      .ffn = FFN_MOE,
      .moe = &QWEN3_MOE},
     {.architectures = "OlmoeForCausalLM",

@@ -242,6 +242,12 @@ static void read_score(struct spec_reader *r, const char *foreign) {
         read_unsupported(r, "classifier_activation", read_text(r, "classifier_activation", ""));
 }
 
+/* What a wrapper says itself counts before its text_config, as in transformers 5. */
+static bool read_tied(struct spec_reader *r) {
+    bool tied = read_bool(r, "tie_word_embeddings", true);
+    return r->top ? config_bool(r->config, 0, "tie_word_embeddings", tied) : tied;
+}
+
 static void read_sizes(struct spec_reader *r) {
     struct model_spec *spec = r->spec;
     const struct family *f = r->family;
@@ -253,7 +259,7 @@ static void read_sizes(struct spec_reader *r) {
     spec->embed_dim = read_has(r, "word_embed_proj_dim")
                           ? read_count(r, "word_embed_proj_dim", 0, spec->hidden)
                           : spec->hidden;
-    spec->tied_head = read_bool(r, "tie_word_embeddings", true);
+    spec->tied_head = read_tied(r);
     spec->head_bias = read_rule(r, f->head_bias);
     spec->bidirectional = f->bidirectional;
     const char *foreign = foreign_architecture(r);

@@ -51,6 +51,35 @@ TEST(published_configs_are_read_and_nothing_in_them_ignored) {
     buf_release(&odd);
 }
 
+#define WRAPPED                                                                                    \
+    "{\"architectures\":[\"Mistral3ForConditionalGeneration\"],%s\"text_config\":{"                \
+    "\"model_type\":\"mistral\",\"hidden_size\":64,\"num_hidden_layers\":1,"                       \
+    "\"num_attention_heads\":8,\"vocab_size\":96,\"intermediate_size\":96%s}}"
+
+/* Whether the head is the embedding: the wrapper knows, else the text model, else its class. */
+TEST(wrappers_say_whether_the_head_is_tied) {
+    static const struct {
+        const char *top, *inner;
+        bool tied;
+    } ROWS[] = {{"", "", false},
+                {"", ",\"tie_word_embeddings\":true", true},
+                {"\"tie_word_embeddings\":true,", "", true},
+                {"\"tie_word_embeddings\":true,", ",\"tie_word_embeddings\":false", true},
+                {"\"tie_word_embeddings\":false,", ",\"tie_word_embeddings\":true", false},
+                {"\"tie_word_embeddings\":null,", ",\"tie_word_embeddings\":true", true}};
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        char text[512];
+        struct model_spec s;
+        struct error err = {0};
+        int len = snprintf(text, sizeof text, WRAPPED, ROWS[i].top, ROWS[i].inner);
+        if (spec_read_text(&s, bytes_of(text, (size_t)len), NULL, &err))
+            check_fail(__FILE__, __LINE__, "%s", err.text);
+        EXPECT_EQ(s.tied_head, ROWS[i].tied);
+        EXPECT(!s.unread);
+        spec_release(&s);
+    }
+}
+
 #define TWO_SPELLINGS                                                                              \
     "{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_size\":64,\"num_hidden_layers\":1,"        \
     "\"num_attention_heads\":4,\"vocab_size\":96,\"intermediate_size\":96,"                        \
