@@ -217,9 +217,18 @@ struct kv_view {
     uint32_t max_blocks;
 };
 
+/* RMS norms of each head of Q and of K, with one weight, f32 [D], for all heads of either: the bits of
+ * op_head_norm. */
+struct rope_norms {
+    const float *q, *k;
+    float eps, weight_offset;
+};
+
 /* qkv: act [T, (H + 2 G) * D], Q heads, then K, then V. Rotates Q in place and writes rotated K,
  * and V, into the cache at positions[t]. Rotation of the first 2 * half dims of each head: half
- * style pairs (i, i + half), interleaved pairs (2 i, 2 i + 1). angles NULL: no rotation. */
+ * style pairs (i, i + half), interleaved pairs (2 i, 2 i + 1). angles NULL: no rotation. norms: Q and K
+ * are normed first, as if by op_head_norm, but K only on its way into the cache; only where
+ * ops->norms_heads, and not by linear. */
 struct op_rope_kv {
     void *qkv;
     const float *angles; /* f32 [T, half, 2] */
@@ -228,6 +237,7 @@ struct op_rope_kv {
     uint32_t heads;
     const struct kv_view *kv;
     const struct step_batch *batch;
+    const struct rope_norms *norms; /* NULL: none */
 };
 
 /* out[t, h, :] = sum_j softmax_j(s(scale * q[t, h] . k[j])) v[j], j over positions 0 ..
@@ -418,6 +428,7 @@ struct ops {
      * its batch, all of output class. NULL: never. */
     bool (*folds_rope)(const struct device *dev, const struct matrix *w,
                        const struct op_rope_kv *rope);
+    bool norms_heads; /* rope_kv takes norms */
 
     /* Bytes of one layer in one block of a cache; a multiple of 64. */
     size_t (*kv_layer_bytes)(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads,

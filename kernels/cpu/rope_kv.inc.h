@@ -73,6 +73,7 @@ static void rope_kv_unit(void *ctx, size_t unit_idx, int thread_idx) {
 }
 
 static void cpu_rope_kv(struct stream *s, const struct op_rope_kv *a) {
+    CHECK(!a->norms);
     rows_loop(s, a, a->batch->row_count,
               (size_t)(a->heads + 2 * a->kv->kv_heads) * a->kv->head_dim * 4, rope_kv_unit);
 }

@@ -354,6 +354,7 @@ static struct ops make_ops(void) {
     o.gates = cuda_gates;
     o.folds_norm = cuda_folds_norm;
     o.folds_rope = cuda_folds_rope;
+    o.norms_heads = true;
     o.rope_angles = cuda_rope_angles;
     o.rope_kv = cuda_rope_kv;
     o.attention = cuda_attention;

@@ -118,7 +118,7 @@ static __global__ void head_norm_kernel(typename values<A>::raw *x, struct norm_
     }
     for (uint32_t i = lane; i < n.width && !given.rows; i += 32) {
         const float d = values<A>::get(row + i) - mean;
-        squares += d * d;
+        squares = __fmaf_rn(d, d, squares); /* as rope.cu, which norms heads on its way */
     }
     const float mean_square =
         given.rows ? given.rows[(size_t)blockIdx.x * given.stride] / (float)given.whole

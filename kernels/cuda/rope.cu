@@ -12,11 +12,15 @@
  * Into an int8 cache a warp writes a vector: it makes the values twice, for the largest and to
  * store them.
  *
+ * Where heads are normed, a warp has a head, HEAD_WARPS of them a block: it norms its values into
+ * shared memory, rounded as the norm's own kernel would, and rotates them from there.
+ *
  * A cache block of a layer holds K [G, block_tokens, D], then V the same: the positions of one head
  * lie together, as attention reads them; then an int8 cache's scales.
  */
 #include "kernels/cuda/cache.cuh"
 #include "kernels/cuda/exact.cuh"
+#include "kernels/cuda/row_norm.cuh"
 
 size_t cuda_kv_layer_bytes(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads,
                            uint32_t head_dim) {
@@ -101,20 +105,40 @@ static __global__ void rope_kv_kernel(typename values<A>::raw *qkv, const float 
     }
 }
 
+/* By a warp: a head of K, its first 2 * half dims rotated, or of V as number `head` of both in a row's
+ * place of an int8 cache. */
+template <int A>
+static __device__ __forceinline__ void
+put_int8_vector(const struct kv_pages &kv, uint32_t slot, uint32_t position, uint32_t head,
+                const typename values<A>::raw *x, uint32_t half, bool interleaved,
+                const float *angles) {
+    const uint32_t lane = threadIdx.x % 32, dim = kv.head_dim;
+    int8_t *to = (int8_t *)kv.at(slot, position) + (size_t)head * kv.head_stride();
+    float most = 0, poison = 0;
+    for (uint32_t i = lane; i < dim; i += 32) {
+        const float v = rotated_value<A>(x, i, half, interleaved, angles);
+        most = fmaxf(most, fabsf(v));
+        poison += v * 0.0f;
+    }
+    const float scale = warp_kv_scale(most, poison), inverse = kv_inverse(scale);
+    for (uint32_t i = lane; i < dim; i += 32)
+        to[i] = kv_stored(rotated_value<A>(x, i, half, interleaved, angles), inverse);
+    if (lane == 0)
+        *kv.scale(slot, position, head) = scale;
+}
+
 template <int A>
 static __global__ void rope_int8_kernel(typename values<A>::raw *qkv, const float *angles,
                                         struct rope_shape shape, struct kv_pages kv,
                                         struct batch_view batch) {
     dependents_launch();
     dependency_wait();
-    const uint32_t t = blockIdx.x, position = batch.positions[t], dim = kv.head_dim,
-                   lane = threadIdx.x % 32;
+    const uint32_t t = blockIdx.x, position = batch.positions[t], dim = kv.head_dim;
     if (position == (uint32_t)ROW_NONE)
         return;
     typename values<A>::raw *row = qkv + (size_t)t * (shape.heads + 2 * kv.kv_heads) * dim;
     const float *row_angles = angles + (size_t)t * shape.half * 2;
-    const uint32_t half = angles ? shape.half : 0, slot = batch.slots[t];
-    int8_t *rows = (int8_t *)kv.at(slot, position);
+    const uint32_t half = angles ? shape.half : 0;
     /* 1. rotated pairs of Q */
     for (uint32_t n = threadIdx.x; n < shape.heads * half; n += blockDim.x) {
         const uint32_t i = n % half, at0 = shape.interleaved ? 2 * i : i,
@@ -126,23 +150,75 @@ static __global__ void rope_int8_kernel(typename values<A>::raw *qkv, const floa
         values<A>::set(x + at1, y1);
     }
     /* 2. a warp a vector of K or V */
-    for (uint32_t head = threadIdx.x / 32; head < 2 * kv.kv_heads; head += blockDim.x / 32) {
-        const typename values<A>::raw *x = row + (size_t)(shape.heads + head) * dim;
-        const uint32_t turned = head < kv.kv_heads ? half : 0;
-        float most = 0, poison = 0;
-        for (uint32_t i = lane; i < dim; i += 32) {
-            const float v = rotated_value<A>(x, i, turned, shape.interleaved, row_angles);
-            most = fmaxf(most, fabsf(v));
-            poison += v * 0.0f;
-        }
-        const float scale = warp_kv_scale(most, poison), inverse = kv_inverse(scale);
-        for (uint32_t i = lane; i < dim; i += 32)
-            rows[(size_t)head * kv.head_stride() + i] =
-                kv_stored(rotated_value<A>(x, i, turned, shape.interleaved, row_angles), inverse);
-        if (lane == 0)
-            *kv.scale(slot, position, head) = scale;
+    for (uint32_t head = threadIdx.x / 32; head < 2 * kv.kv_heads; head += blockDim.x / 32)
+        put_int8_vector<A>(kv, batch.slots[t], position, head,
+                           row + (size_t)(shape.heads + head) * dim, head < kv.kv_heads ? half : 0,
+                           shape.interleaved, row_angles);
+}
+
+/* ---- with norms ---- */
+
+enum : uint32_t { HEAD_WARPS = 4 };
+
+/* A head as its norm leaves it, rounded, by a warp, a lane the values that it has in head_norm_kernel
+ * (norm_activation.cu): the same sums. weight NULL: as it is. */
+template <int A>
+static __device__ __forceinline__ void
+norm_head(typename values<A>::raw *to, const typename values<A>::raw *x, const float *weight,
+          const struct rope_norms &n, uint32_t dim) {
+    const uint32_t lane = threadIdx.x % 32;
+    float squares = 0;
+    for (uint32_t i = lane; i < dim; i += 32) {
+        const float v = values<A>::get(x + i);
+        squares = __fmaf_rn(v, v, squares);
+    }
+    const float scale = norm_scale(warp_sum(squares), dim, n.eps);
+    for (uint32_t i = lane; i < dim; i += 32) {
+        const float v = values<A>::get(x + i);
+        values<A>::set(to + i, weight ? normed_value(v, scale, weight[i] + n.weight_offset) : v);
     }
 }
+
+template <int A, int K>
+static __global__ __launch_bounds__(HEAD_WARPS * 32) void rope_normed_kernel(
+    typename values<A>::raw *qkv, const float *angles, struct rope_shape shape,
+    struct rope_norms norms, struct kv_pages kv, struct batch_view batch) {
+    typedef typename values<A>::raw raw;
+    DYNAMIC_SHARED(area);
+    const uint32_t t = blockIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32,
+                   head = blockIdx.y * HEAD_WARPS + warp, dim = kv.head_dim,
+                   rotated = shape.heads + kv.kv_heads, heads = rotated + kv.kv_heads;
+    raw *mine = (raw *)area + warp * dim;
+    const float *weight = head < shape.heads ? norms.q : head < rotated ? norms.k : NULL;
+    if (weight && lane * 32 < dim)
+        prefetch_l2(weight + lane * 32); /* a weight: no kernel writes it */
+    dependents_launch();
+    dependency_wait();
+    const uint32_t position = batch.positions[t];
+    if (position == (uint32_t)ROW_NONE || head >= heads)
+        return;
+    raw *x = qkv + ((size_t)t * heads + head) * dim;
+    const float *row_angles = angles + (size_t)t * shape.half * 2;
+    const uint32_t half = angles && weight ? shape.half : 0, slot = batch.slots[t];
+    norm_head<A>(mine, x, weight, norms, dim);
+    __syncwarp();
+    if (head < shape.heads) {
+        for (uint32_t i = lane; i < dim; i += 32)
+            values<A>::set(x + i, rotated_value<A>(mine, i, half, shape.interleaved, row_angles));
+        return;
+    }
+    if constexpr (K == STORAGE_I8) {
+        put_int8_vector<A>(kv, slot, position, head - shape.heads, mine, half, shape.interleaved,
+                           row_angles);
+    } else {
+        typename values<K>::raw *to = (typename values<K>::raw *)kv.at(slot, position) +
+                                      (size_t)(head - shape.heads) * kv.head_stride();
+        for (uint32_t i = lane; i < dim; i += 32)
+            values<K>::set(to + i, rotated_value<A>(mine, i, half, shape.interleaved, row_angles));
+    }
+}
+
+/* ---- launching ---- */
 
 template <int A, int K> struct rope_kernel { static constexpr auto kernel = rope_kv_kernel<A, K>; };
 template <int A> struct rope_kernel<A, STORAGE_I8> {
@@ -150,8 +226,17 @@ template <int A> struct rope_kernel<A, STORAGE_I8> {
 };
 
 template <int A, int K> static void rope_kv_typed(struct stream *s, const struct op_rope_kv *a) {
+    typedef typename values<A>::raw raw;
     launch_shape shape = {dim3(a->batch->row_count), dim3(256), 0, device_of(s)->dependent_launch};
     struct rope_shape rope = {a->heads, a->half, a->interleaved};
+    if (a->norms) {
+        shape.grid.y = blocks_for(a->heads + 2 * a->kv->kv_heads, HEAD_WARPS);
+        shape.block.x = HEAD_WARPS * 32;
+        shape.shared_bytes = (size_t)HEAD_WARPS * a->kv->head_dim * sizeof(raw);
+        LAUNCH((rope_normed_kernel<A, K>), shape, cuda_stream_of(s), (raw *)a->qkv, a->angles, rope,
+               *a->norms, kv_pages_of(a->kv), batch_view_of(a->batch));
+        return;
+    }
     LAUNCH((rope_kernel<A, K>::kernel), shape, cuda_stream_of(s), (typename values<A>::raw *)a->qkv,
            a->angles, rope, kv_pages_of(a->kv), batch_view_of(a->batch));
 }

@@ -36,6 +36,7 @@ static void rotate(float *x, const float *angles, uint32_t half, bool interleave
 void ref_rope_kv(struct stream *s, const struct op_rope_kv *a) {
     const struct kv_view *kv = a->kv;
     uint32_t dim = kv->head_dim, stride = (a->heads + 2 * kv->kv_heads) * dim;
+    CHECK(!a->norms);
     for (uint32_t t = 0; t < a->batch->row_count; t++) {
         uint32_t position = a->batch->positions[t];
         if (position == ROW_NONE)

@@ -234,6 +234,14 @@ static void touch_qkv(struct forward *f, struct stream *s, const struct attentio
                    .x = qkv, .rows = f->batch.row_count, .width = qkv_width(a), .limit = a->clip});
 }
 
+/* Whether the rotation norms Q and K on its way: where nothing else comes between. */
+static bool norms_on_the_way(const struct forward *f, const struct attention_spec *a,
+                             const struct attention_weights *w) {
+    return f->dev->ops->norms_heads && a->qk_norm == QK_NORM_HEAD && !a->norm_heads &&
+           a->q_norm.kind == NORM_RMS && !w->q_norm.bias && !w->k_norm.bias && !(a->clip > 0) &&
+           a->temperature == 0;
+}
+
 /* Q, rotated, and K and V in the cache: by one product where the device can do it so and nothing comes
  * between. */
 static void make_qkv(struct forward *f, struct stream *s, const struct attention_spec *a,
@@ -253,6 +261,14 @@ static void make_qkv(struct forward *f, struct stream *s, const struct attention
         attention_gate_product(f, s, a, w, b->qkv, b->gate);
     else
         forward_product_in(f, s, b->qkv, &w->qkv);
+    if (norms_on_the_way(f, a, w)) {
+        const struct rope_norms norms = {w->q_norm.weight, w->k_norm.weight, a->q_norm.eps,
+                                         a->q_norm.weight_offset};
+        struct op_rope_kv normed = *rope;
+        normed.norms = &norms;
+        ops->rope_kv(s, &normed);
+        return;
+    }
     touch_qkv(f, s, a, w, b->qkv, b->squares);
     if (a->temperature != 0)
         ops->scale_queries(s, &(struct op_scale_queries){.x = b->qkv,

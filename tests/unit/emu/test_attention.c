@@ -99,7 +99,7 @@ static float *attend(struct scene *s, float *qkv, const uint32_t *slots, const u
     ops->rope_angles(r->stream,
                      &(struct op_rope_angles){angles, s->inv_freq_dev, s->half, 1, &b, false});
     ops->rope_kv(r->stream, &(struct op_rope_kv){x, s->half ? angles : NULL, s->half,
-                                                 sh->interleaved, sh->heads, &s->kv, &b});
+                                                 sh->interleaved, sh->heads, &s->kv, &b, NULL});
     struct op_attention op = {.out = out,
                               .qkv = x,
                               .heads = sh->heads,
@@ -373,8 +373,9 @@ static void write_rows(struct scene *s, const uint32_t *slots, const uint32_t *p
     void *x = rig_values(r, sh->act, qkv, count);
     r->dev->ops->rope_angles(
         r->stream, &(struct op_rope_angles){angles, s->inv_freq_dev, s->half, 1, &b, false});
-    r->dev->ops->rope_kv(r->stream, &(struct op_rope_kv){x, s->half ? angles : NULL, s->half,
-                                                         sh->interleaved, sh->heads, &s->kv, &b});
+    r->dev->ops->rope_kv(r->stream,
+                         &(struct op_rope_kv){x, s->half ? angles : NULL, s->half, sh->interleaved,
+                                              sh->heads, &s->kv, &b, NULL});
     free(qkv);
 }
 
@@ -516,7 +517,7 @@ TEST(decode_reads_the_rows_that_its_step_has_prepared) {
                 r->stream, &(struct op_rope_angles){angles, s.inv_freq_dev, s.half, 1, &b, false});
             ops->linear(r->stream, &now);
             ops->rope_kv(r->stream, &(struct op_rope_kv){qkv, angles, s.half, sh->interleaved,
-                                                         sh->heads, &s.kv, &b});
+                                                         sh->heads, &s.kv, &b, NULL});
             ops->attention(r->stream, &(struct op_attention){.out = (uint16_t *)out + i * width,
                                                              .qkv = qkv,
                                                              .heads = sh->heads,

@@ -116,7 +116,8 @@ TEST(row_operations_take_any_number_of_rows) {
     fits("rmsnorm");
     ops->rope_angles(r.stream, &(struct op_rope_angles){memory, memory, 32, 1, &batch, false});
     fits("rope_angles");
-    ops->rope_kv(r.stream, &(struct op_rope_kv){memory, memory, 32, false, HEADS, &kv, &batch});
+    ops->rope_kv(r.stream,
+                 &(struct op_rope_kv){memory, memory, 32, false, HEADS, &kv, &batch, NULL});
     fits("rope_kv");
     ops->scale_queries(r.stream, &(struct op_scale_queries){memory, WIDTH, WIDTH, 1, 1, 0, &batch});
     fits("scale_queries");

@@ -367,7 +367,7 @@ static void check_rope(const struct qkv_shape *s) {
     if (s->normed)
         product.norm = (struct norm_of_x){rig_values(&r, STORAGE_F32, squares, ins / NORM_GROUP),
                                           rig_values(&r, STORAGE_F32, weight, s->cols), 1e-5f, 0};
-    struct op_rope_kv rope = {apart, angles, half, false, s->heads, &kv, &batch};
+    struct op_rope_kv rope = {apart, angles, half, false, s->heads, &kv, &batch, NULL};
     EXPECT(ops->folds_rope(r.dev, &w, &rope));
     kv.base = cache_apart;
     ops->linear(r.stream, &product);

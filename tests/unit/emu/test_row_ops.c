@@ -163,3 +163,112 @@ TEST(values_equal_their_definitions) {
         free(x), free(table), free(want);
     }
 }
+
+/* ---- norms of heads on the way of the rotation ---- */
+
+struct heads_shape {
+    enum storage_type act, cache;
+    uint32_t heads, kv_heads, dim, half; /* half 0: nothing is rotated */
+    bool interleaved;
+};
+
+/* What rope_kv does with norms equals, bit for bit, what the norms' own kernels and then rope_kv leave: Q,
+ * and the cache; K and V of qkv stay as they were, and so do rows of padding. */
+static void check_normed_rope(const struct heads_shape *s) {
+    enum { BLOCK = 16, BLOCKS = 2, SLOTS = 3, ROWS = 5 };
+    struct rig r = rig_open(s->act);
+    const struct ops *ops = r.dev->ops;
+    const uint32_t stride = (s->heads + 2 * s->kv_heads) * s->dim, half = s->half;
+    const size_t count = (size_t)ROWS * stride,
+                 block_bytes = ops->kv_layer_bytes(s->cache, BLOCK, s->kv_heads, s->dim) + 64,
+                 cache_bytes = block_bytes * BLOCKS * SLOTS;
+    uint32_t tables[SLOTS * BLOCKS], slots[ROWS], positions[ROWS];
+    for (uint32_t i = 0; i < SLOTS * BLOCKS; i++)
+        tables[i] = (i * 5 + 2) % (SLOTS * BLOCKS);
+    for (uint32_t t = 0; t < ROWS; t++) {
+        slots[t] = t % SLOTS;
+        positions[t] = t == 1 ? (uint32_t)ROW_NONE : (t * 7 + 12) % (BLOCK * BLOCKS);
+    }
+    struct step_batch batch = {.row_count = ROWS,
+                               .slots = rig_up(&r, slots, sizeof slots),
+                               .positions = rig_up(&r, positions, sizeof positions)};
+    struct kv_view kv = {.block_stride = block_bytes,
+                         .layer_offset = 64,
+                         .type = s->cache,
+                         .block_tokens = BLOCK,
+                         .kv_heads = s->kv_heads,
+                         .head_dim = s->dim,
+                         .block_count = BLOCKS * SLOTS,
+                         .tables = rig_up(&r, tables, sizeof tables),
+                         .max_blocks = BLOCKS};
+    float *x = random_values(count), *turns = random_values(half + 1),
+          *weights = random_values(2 * (size_t)s->dim),
+          *angles = rig_alloc(&r, ROWS * half * 8 + 8);
+    if (half)
+        ops->rope_angles(r.stream,
+                         &(struct op_rope_angles){angles, rig_values(&r, STORAGE_F32, turns, half),
+                                                  half, 1, &batch, false});
+    void *apart = rig_values(&r, s->act, x, count), *folded = rig_values(&r, s->act, x, count),
+         *cache_apart = rig_alloc(&r, cache_bytes), *cache_folded = rig_alloc(&r, cache_bytes);
+    const float *q = rig_values(&r, STORAGE_F32, weights, 2 * (size_t)s->dim);
+    const struct rope_norms norms = {q, q + s->dim, 1e-3f, 0.25f};
+    struct op_head_norm norm = {.x = apart,
+                                .weight = norms.q,
+                                .rows = ROWS,
+                                .stride = stride,
+                                .heads = s->heads,
+                                .width = s->dim,
+                                .eps = norms.eps,
+                                .weight_offset = norms.weight_offset};
+    ops->rows->head_norm(r.stream, &norm);
+    norm.x = (char *)apart + storage_bytes(s->act, (size_t)s->heads * s->dim);
+    norm.weight = norms.k;
+    norm.heads = s->kv_heads;
+    ops->rows->head_norm(r.stream, &norm);
+    struct op_rope_kv rope = {
+        apart, half ? angles : NULL, half, s->interleaved, s->heads, &kv, &batch, NULL};
+    kv.base = cache_apart;
+    ops->rope_kv(r.stream, &rope);
+    rope.qkv = folded;
+    rope.norms = &norms;
+    kv.base = cache_folded;
+    EXPECT(ops->norms_heads);
+    const uint64_t launched = emu_launch_count();
+    ops->rope_kv(r.stream, &rope);
+    if (emu_launch_count())
+        EXPECT_EQ(emu_launch_count() - launched, 1);
+    uint8_t *want_cache = malloc(cache_bytes), *got_cache = malloc(cache_bytes);
+    stream_copy_out(r.stream, want_cache, cache_apart, cache_bytes);
+    stream_copy_out(r.stream, got_cache, cache_folded, cache_bytes);
+    float *want = rig_down(&r, s->act, apart, count), *got = rig_down(&r, s->act, folded, count);
+    if (memcmp(want_cache, got_cache, cache_bytes))
+        check_fail(__FILE__, __LINE__, "%u + 2 * %u heads of %u, cache in %s: it differs", s->heads,
+                   s->kv_heads, s->dim, storage_name(s->cache));
+    for (size_t i = 0; i < count; i++) {
+        const bool written =
+            positions[i / stride] != (uint32_t)ROW_NONE && i % stride < s->heads * s->dim;
+        if (!same_bits(got + i, (written ? want : x) + i, 1)) {
+            check_fail(__FILE__, __LINE__, "%u + 2 * %u heads of %u: row %zu, value %zu", s->heads,
+                       s->kv_heads, s->dim, i / stride, i % stride);
+            break;
+        }
+    }
+    rig_close(&r);
+    free(x), free(turns), free(weights), free(want), free(got), free(want_cache), free(got_cache);
+}
+
+TEST(heads_normed_on_the_way_have_the_bits_of_norms_and_rotation) {
+    static const struct heads_shape SHAPES[] = {
+        {STORAGE_BF16, STORAGE_BF16, 5, 1, 128, 64, false},
+        {STORAGE_BF16, STORAGE_I8, 4, 2, 64, 32, false},
+        {STORAGE_BF16, STORAGE_F8_E4M3, 1, 1, 80, 20, true},
+        {STORAGE_F16, STORAGE_F16, 3, 3, 256, 128, true},
+        {STORAGE_F16, STORAGE_I8, 2, 1, 96, 0, false},
+        {STORAGE_F32, STORAGE_F32, 6, 2, 40, 12, false},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(SHAPES) * ORDERS; i++) {
+        emu_set_order((int)(i % ORDERS), i + 1);
+        check_normed_rope(&SHAPES[i / ORDERS]);
+    }
+    emu_set_order(0, 1);
+}
