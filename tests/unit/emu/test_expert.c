@@ -373,3 +373,65 @@ TEST(queries_are_scaled_by_their_position) {
         rig_close(&r);
     }
 }
+
+/* ---- the plan, by one block and by many ---- */
+
+static void check_plan(const struct router *router, uint32_t rows) {
+    const uint32_t pairs = rows * router->top_k, experts = router->experts;
+    struct rig r = rig_open(STORAGE_BF16);
+    float *logits = random_values((size_t)rows * experts);
+    for (size_t i = 0; i < (size_t)rows * experts; i++)
+        logits[i] = (float)(check_random() % 64 * experts + i % experts);
+    const struct expert_plan plan = {.chosen = rig_alloc(&r, pairs * 4),
+                                     .weights = rig_alloc(&r, pairs * 4),
+                                     .offsets = rig_alloc(&r, (experts + 1) * 4),
+                                     .pairs = rig_alloc(&r, pairs * 4),
+                                     .places = rig_alloc(&r, pairs * 4)},
+                             want = {.chosen = calloc(pairs, 4),
+                                     .weights = calloc(pairs, 4),
+                                     .offsets = calloc(experts + 1, 4),
+                                     .pairs = calloc(pairs, 4),
+                                     .places = calloc(pairs, 4)};
+    struct op_route route = {&plan, router, rig_up(&r, logits, (size_t)rows * experts * 4), NULL,
+                             rows};
+    r.dev->ops->route(r.stream, &route);
+    route.plan = &want;
+    route.logits = logits;
+    r.ref->ops->route(r.ref_stream, &route);
+    const struct {
+        const uint32_t *dev, *want;
+        size_t count;
+    } parts[] = {{plan.chosen, want.chosen, pairs},
+                 {plan.offsets, want.offsets, experts + 1},
+                 {plan.pairs, want.pairs, pairs},
+                 {plan.places, want.places, pairs}};
+    for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
+        uint32_t *got = words_down(&r, parts[i].dev, parts[i].count);
+        if (memcmp(got, parts[i].want, parts[i].count * 4))
+            check_fail(__FILE__, __LINE__, "part %zu of the plan, %u rows, %u experts", i, rows,
+                       experts);
+        free(got);
+    }
+    rig_close(&r);
+    void *all[] = {logits, want.chosen, want.weights, want.offsets, want.pairs, want.places};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        free(all[i]);
+}
+
+/* Up to 32 rows one block chooses and sorts, up to 512 one sorts, of more a warp an expert. */
+TEST(rows_are_sorted_by_expert_however_many_there_are) {
+    static const struct {
+        uint32_t experts, top_k, rows;
+    } CASES[] = {{8, 2, 1},    {40, 5, 31}, {70, 8, 25}, {8, 8, 32},
+                 {200, 3, 32}, {33, 4, 33}, {9, 2, 512}, {3, 1, 513}};
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        const struct router router = {.score = ROUTE_LOGIT,
+                                      .weight = ROUTE_BY_SCORE,
+                                      .experts = CASES[i].experts,
+                                      .top_k = CASES[i].top_k,
+                                      .scale = 1};
+        emu_set_order((int)(i % ORDERS), i + 1);
+        check_plan(&router, CASES[i].rows);
+    }
+    emu_set_order(0, 1);
+}
