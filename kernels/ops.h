@@ -428,7 +428,8 @@ struct ops {
      * its batch, all of output class. NULL: never. */
     bool (*folds_rope)(const struct device *dev, const struct matrix *w,
                        const struct op_rope_kv *rope);
-    bool norms_heads; /* rope_kv takes norms */
+    bool norms_heads;   /* rope_kv takes norms */
+    bool folds_experts; /* expert_gather takes a norm, expert_combine a residual */
 
     /* Bytes of one layer in one block of a cache; a multiple of 64. */
     size_t (*kv_layer_bytes)(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads,

@@ -67,14 +67,18 @@ struct op_route {
     uint32_t rows;
 };
 
+struct norm_of_x;
+
 /* out[i, :] = x[row of place i, :] (times its weight where `weighted`: Llama 4 weighs what goes
- * in). out: act [P, width]; x: act [rows, width]. */
+ * in). out: act [P, width]; x: act [rows, width]. norm, only where ops->folds_experts and not
+ * `weighted`: x is the residual, f32, whose norm is gathered, with the bits of op_rmsnorm. */
 struct op_expert_gather {
     void *out;
     const void *x;
     const struct expert_plan *plan;
     uint32_t rows, top_k, width;
     bool weighted;
+    const struct norm_of_x *norm; /* NULL: none */
 };
 
 /* All experts' matrices for one product: same type and shape each. */
@@ -97,6 +101,16 @@ struct op_expert_linear {
     uint32_t rows, top_k;
 };
 
+/* Where the sum of a row's experts goes: x, f32 [rows, width], += it, rounded to act, times `scale`;
+ * squares: of x then, as residual_out has them, or NULL; out: act, its norm, with the bits of op_rmsnorm,
+ * or NULL. */
+struct expert_residual {
+    float *x, *squares;
+    void *out;
+    const float *weight; /* of the norm, f32 [width] */
+    float scale, eps, weight_offset;
+};
+
 /* out[t, :] = sum_j weights[t, j] * y[place of (t, j), :] (weighted; else the plain sum) +
  * shared[t, :] * sigmoid(shared_gate[t]). y: act [P, width]; out, shared: act [rows, width], shared
  * NULL: none; shared_gate: f32 [rows], NULL: 1. out may be shared. */
@@ -107,6 +121,8 @@ struct op_expert_combine {
     const struct expert_plan *plan;
     uint32_t rows, top_k, width;
     bool weighted;
+    /* only where ops->folds_experts and width is a multiple of NORM_GROUP; out is not written. NULL: none */
+    const struct expert_residual *residual;
 };
 
 /* out[t, i] = (up + 1) * gate * sigmoid(alpha * gate), gate cut above at limit, up at both sides

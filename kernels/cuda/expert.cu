@@ -9,15 +9,9 @@
  */
 #include "kernels/cuda/cuda_device.cuh"
 #include "kernels/cuda/dequantize.cuh"
+#include "kernels/cuda/experts.cuh"
+#include "kernels/cuda/row_norm.cuh"
 
-struct plan_view {
-    const uint32_t *offsets, *pairs, *places;
-    const float *weights;
-    uint32_t top_k;
-};
-static inline struct plan_view plan_view_of(const struct expert_plan *plan, uint32_t top_k) {
-    return {plan->offsets, plan->pairs, plan->places, plan->weights, top_k};
-}
 static inline launch_shape per_value(struct stream *s, uint32_t width, uint32_t rows) {
     return {dim3(rows, blocks_for(width, 256)), dim3(256), 0, device_of(s)->dependent_launch};
 }
@@ -37,10 +31,45 @@ static __global__ void expert_gather_kernel(typename values<A>::raw *out,
     values<A>::set(out + (size_t)blockIdx.x * width + i, weighted ? v * plan.weights[pair] : v);
 }
 
+/* Eight values a thread of the residual's norm: each warp sums its row's squares up. */
+template <int A>
+static __global__ void expert_gather_normed_kernel(typename values<A>::raw *out, const float *x,
+                                                   struct plan_view plan, uint32_t width,
+                                                   struct norm_of_x norm) {
+    const uint32_t i = (blockIdx.y * blockDim.x + threadIdx.x) * 8, groups = width / NORM_GROUP;
+    if (i < width)
+        prefetch_l2(norm.weight + i); /* a weight: no kernel writes it */
+    dependency_wait();
+    dependents_launch();
+    const uint32_t row = plan.pairs[blockIdx.x] / plan.top_k;
+    float v[8] = {}, weight[8] = {};
+    if (i < width) {
+        values<STORAGE_F32>::get8(x + (size_t)row * width + i, v);
+        values<STORAGE_F32>::get8(norm.weight + i, weight);
+    }
+    const float scale =
+        norm_scale(total_squares(norm.squares + (size_t)row * groups, groups), width, norm.eps);
+    if (i >= width)
+        return;
+#pragma unroll
+    for (uint32_t j = 0; j < 8; j++)
+        v[j] = normed_value(v[j], scale, weight[j] + norm.weight_offset);
+    values<A>::set8(out + (size_t)blockIdx.x * width + i, v);
+}
+
 void cuda_expert_gather(struct stream *s, const struct op_expert_gather *a) {
     if (!a->rows)
         return;
     const struct plan_view plan = plan_view_of(a->plan, a->top_k);
+    if (a->norm) {
+        CHECK(!a->weighted && a->width % NORM_GROUP == 0);
+        WITH_ACTIVATION(s->dev->activation_type, A,
+                        LAUNCH(expert_gather_normed_kernel<A>,
+                               per_value(s, a->width / 8, a->rows * a->top_k), cuda_stream_of(s),
+                               (typename values<A>::raw *)a->out, (const float *)a->x, plan,
+                               a->width, *a->norm));
+        return;
+    }
     WITH_ACTIVATION(s->dev->activation_type, A,
                     LAUNCH(expert_gather_kernel<A>, per_value(s, a->width, a->rows * a->top_k),
                            cuda_stream_of(s), (typename values<A>::raw *)a->out,
@@ -157,13 +186,6 @@ void cuda_expert_linear(struct stream *s, const struct op_expert_linear *a) {
 
 /* ---- combine ---- */
 
-struct combine_call {
-    const float *shared_gate;
-    struct plan_view plan;
-    uint32_t width;
-    bool weighted;
-};
-
 template <int A>
 static __global__ void
 expert_combine_kernel(typename values<A>::raw *out, const typename values<A>::raw *y,
@@ -177,19 +199,21 @@ expert_combine_kernel(typename values<A>::raw *out, const typename values<A>::ra
     for (uint32_t j = 0; j < call.plan.top_k; j++) {
         const size_t pair = (size_t)t * call.plan.top_k + j;
         const float v = values<A>::get(y + (size_t)call.plan.places[pair] * call.width + i);
-        sum = __fmaf_rn(v, call.weighted ? call.plan.weights[pair] : 1.0f, sum);
+        sum = add_expert(sum, v, call.weighted ? call.plan.weights[pair] : 1.0f);
     }
     const size_t at = (size_t)t * call.width + i;
-    if (shared) {
-        const float gate = call.shared_gate ? 1.0f / (1.0f + expf(-call.shared_gate[t])) : 1.0f;
-        sum = __fmaf_rn(values<A>::get(shared + at), gate, sum);
-    }
+    if (shared)
+        sum = add_expert(sum, values<A>::get(shared + at), shared_weight(call, t));
     values<A>::set(out + at, sum);
 }
 
 void cuda_expert_combine(struct stream *s, const struct op_expert_combine *a) {
     if (!a->rows)
         return;
+    if (a->residual) {
+        expert_combine_norm(s, a);
+        return;
+    }
     const struct combine_call call = {a->shared_gate, plan_view_of(a->plan, a->top_k), a->width,
                                       a->weighted};
     WITH_ACTIVATION(s->dev->activation_type, A,
@@ -211,12 +235,9 @@ static __global__ void clamped_swiglu_kernel(typename values<A>::raw *out,
     const typename values<A>::raw *row = gate_up + (size_t)blockIdx.x * 2 * width;
     if (i >= width)
         return;
-    float gate = values<A>::get(row + (interleaved ? 2 * i : i));
-    float up = values<A>::get(row + (interleaved ? 2 * i + 1 : width + i));
-    gate = gate > limit ? limit : gate;
-    up = up > limit ? limit : up < -limit ? -limit : up;
-    values<A>::set(out + (size_t)blockIdx.x * width + i,
-                   (up + 1.0f) * (gate * (1.0f / (1.0f + expf(-alpha * gate)))));
+    const float gate = values<A>::get(row + (interleaved ? 2 * i : i)),
+                up = values<A>::get(row + (interleaved ? 2 * i + 1 : width + i));
+    values<A>::set(out + (size_t)blockIdx.x * width + i, clamped_swiglu(gate, up, limit, alpha));
 }
 
 void cuda_clamped_swiglu(struct stream *s, const struct op_clamped_swiglu *a) {

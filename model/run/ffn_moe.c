@@ -311,6 +311,7 @@ const uint32_t *ffn_moe_chosen(const struct forward *f, uint32_t layer) {
 static void product_f32(struct forward *f, struct stream *s, float *out, const struct matrix *w) {
     struct op_linear product = forward_product_of(f, out, f->in, w);
     product.out_f32 = true;
+    product.norm = f->norm;
     f->dev->ops->linear(s, &product);
 }
 
@@ -359,7 +360,8 @@ static void run_experts(struct forward *f, struct stream *s, const struct layer_
                                                      .rows = rows,
                                                      .top_k = top_k,
                                                      .width = expert_hidden(&f->model->spec, moe),
-                                                     .weighted = moe->weigh_input});
+                                                     .weighted = moe->weigh_input,
+                                                     .norm = f->norm.squares ? &f->norm : NULL});
     ops->expert_linear(s,
                        &(struct op_expert_linear){b->up, b->sorted, &w->up, &b->plan, rows, top_k});
     activate_gate_up(f, s, layer, b->gated, b->up, rows * top_k, moe->width);
@@ -400,25 +402,45 @@ static void moe_step(struct forward *f, struct stream *s, uint32_t layer) {
     struct moe_buffers b;
     lay_out(f, spec, f->scratch, &b);
     run_experts(f, s, spec, w, &b);
-    bool shared = moe->shared_width && !moe->latent;
+    const bool shared = moe->shared_width && !moe->latent, adds = f->out == f->x;
+    void *beside = adds ? f->delta : f->out;
     if (shared)
-        run_shared(f, s, spec, w, &b, f->out);
+        run_shared(f, s, spec, w, &b, beside);
     f->dev->ops->expert_combine(
         s, &(struct op_expert_combine){.out = moe->latent ? b.latent : f->out,
                                        .y = b.sorted,
-                                       .shared = shared ? f->out : NULL,
+                                       .shared = shared ? beside : NULL,
                                        .shared_gate = moe->shared_gate ? b.shared_gate : NULL,
                                        .plan = &b.plan,
                                        .rows = f->batch.row_count,
                                        .top_k = moe->router.top_k,
                                        .width = expert_hidden(&f->model->spec, moe),
-                                       .weighted = !moe->weigh_input});
+                                       .weighted = !moe->weigh_input,
+                                       .residual = adds ? &f->sum : NULL});
     if (moe->latent)
         leave_latent(f, s, spec, w, &b);
+}
+
+/* Whether the device norms on the way to the experts and adds up on the way back. */
+static bool folds(const struct forward *f, uint32_t layer) {
+    return f->model->dev->ops->folds_experts && !f->model->spec.layers[layer].moe.latent &&
+           f->model->spec.hidden % NORM_GROUP == 0;
+}
+
+/* f->in is read by the router, and gathered: with f->norm both norm it. */
+static void moe_ends(const struct forward *f, uint32_t layer, const struct matrix **first,
+                     const struct matrix **last) {
+    const struct moe_weights *w = f->model->weights.layers[layer].ffn;
+    const struct layer_spec *spec = &f->model->spec.layers[layer];
+    const bool alone = !spec->moe.shared_width && !spec->moe.weigh_input && !spec->ffn_partial;
+    *first = w && alone && folds(f, layer) ? &w->router : NULL;
+    *last = NULL;
 }
 
 const struct layer_kind ffn_moe = {.name = "experts",
                                    .read = moe_read,
                                    .load = moe_load,
                                    .buffers = moe_buffers,
-                                   .step = moe_step};
+                                   .step = moe_step,
+                                   .ends = moe_ends,
+                                   .adds = folds};

@@ -92,6 +92,7 @@ static void norm(struct forward *f, struct stream *s, void *out, const struct no
     const struct norm_call c = {out, f->x, f->pending, f->pending_scale, f->batch.row_count, true};
     const struct op_rmsnorm rms = rmsnorm_of(f, &c, spec, w);
     f->squared = f->squared && !f->pending && out != f->x;
+    f->normed_by = NULL;
     if (f->pending_partial && w && spec->kind == NORM_RMS &&
         f->ranks->norm(f->ranks_ctx, s, &rms, f->pending_pushed))
         f->pending_partial = false;
@@ -121,6 +122,8 @@ static void add_pending(struct forward *f, struct stream *s) {
 static const void *normed(struct forward *f, struct stream *s, void *out,
                           const struct norm_spec *spec, const struct norm_weights *w) {
     bool any = spec->kind != NORM_NONE;
+    if (any && f->normed_by == w && out == f->normed && !f->pending)
+        return out; /* the step before has made it */
     norm(f, s, out, any ? spec : NULL, any ? w : NULL);
     return out;
 }
@@ -252,6 +255,23 @@ static bool folds_norm(const struct forward *f, const struct matrix *w) {
            f->dev->ops->folds_norm(f->dev, w, f->batch.row_count);
 }
 
+/* What a step that adds to the residual itself does: with the norm behind it, or, where a product makes
+ * that, with the squares. */
+static struct expert_residual sum_of(const struct forward *f, const struct half *h) {
+    struct expert_residual sum = {.x = f->x, .scale = h->scale};
+    if (!is_rms(&h->next))
+        return sum;
+    if (folds_norm(f, h->next.first)) {
+        sum.squares = f->squares;
+        return sum;
+    }
+    sum.out = f->normed;
+    sum.weight = h->next.weights->weight;
+    sum.eps = h->next.spec->eps;
+    sum.weight_offset = h->next.spec->weight_offset;
+    return sum;
+}
+
 static void serial_half(struct forward *f, struct stream *s, uint32_t layer, const struct half *h) {
     static const struct norm_spec none;
     bool last_norm = f->model->spec.layers[layer].norm_last;
@@ -273,7 +293,10 @@ static void serial_half(struct forward *f, struct stream *s, uint32_t layer, con
             f->push = f->ranks->adds(f->ranks_ctx, s, last, f->batch.row_count);
         adds = f->push != NULL;
     }
-    f->out = adds ? (void *)f->x : f->delta;
+    bool sums = stays && !h->partial && !f->pending && h->kind->adds && h->kind->adds(f, layer);
+    f->out = adds || sums ? (void *)f->x : f->delta;
+    if (sums)
+        f->sum = sum_of(f, h);
     if (adds)
         f->residual = (struct residual_out){f->squares, h->scale};
     if (!adds && stays && h->partial)
@@ -281,10 +304,12 @@ static void serial_half(struct forward *f, struct stream *s, uint32_t layer, con
     h->kind->step(f, s, layer);
     f->norm = (struct norm_of_x){0};
     f->residual = (struct residual_out){0};
-    f->squared = adds;
+    f->squared = adds || f->sum.squares;
+    f->normed_by = f->sum.out ? h->next.weights : NULL;
+    f->sum = (struct expert_residual){0};
     f->pending_pushed = !adds && f->push;
     f->push = NULL;
-    if (adds)
+    if (adds || sums)
         return;
     f->pending_partial = stays && h->partial && f->ranks->norm;
     if (!f->pending_partial)
@@ -466,6 +491,7 @@ void forward_put_layers(struct forward *f, struct stream *s) {
     f->pending_partial = false;
     f->pending_pushed = false;
     f->squared = false;
+    f->normed_by = NULL;
     if (shard_is_first(&f->model->shard))
         embed(f, s);
     else

@@ -59,8 +59,12 @@ struct forward {
     /* Where the products that read `in` and write `out` make the norm: both are x then (ops.h). */
     struct norm_of_x norm;
     struct residual_out residual;
-    bool squared;  /* squares are those of x */
-    void *pending; /* what has yet to be added to x; NULL: nothing */
+    bool squared; /* squares are those of x */
+    /* Where f->out is x and the step adds its experts to it (layer_kinds.h: adds): how, and what comes
+     * behind; out: `normed`, or NULL */
+    struct expert_residual sum;
+    const struct norm_weights *normed_by; /* `normed` is what these make of x; NULL: it is not */
+    void *pending;                        /* what has yet to be added to x; NULL: nothing */
     float pending_scale;
     bool pending_partial;        /* of it, this rank has one addend of several */
     struct peers *push;          /* who gets the product that writes `out` (op_linear.push) */

@@ -12,6 +12,9 @@
  * f->norm, and writes f->out by another alone, forward_product_out: the two matrices, each NULL where
  * that is not so. NULL: not at all.
  *
+ * adds: whether the step adds what it makes to the residual, as f->sum says, where f->out is x; NULL: it
+ * does not.
+ *
  * kv_bytes: bytes of this layer in one cache block; NULL or 0: it has no keys and values.
  * state_bytes: what a slot keeps of this layer whatever its length (kernels/ops_state.h); NULL:
  * nothing.
@@ -31,6 +34,7 @@ struct layer_kind {
     void (*step)(struct forward *f, struct stream *s, uint32_t layer);
     void (*ends)(const struct forward *f, uint32_t layer, const struct matrix **first,
                  const struct matrix **last);
+    bool (*adds)(const struct forward *f, uint32_t layer);
     size_t (*kv_bytes)(const struct ops *ops, const struct layer_spec *layer,
                        enum storage_type type, uint32_t block_tokens);
     size_t (*state_bytes)(const struct model_spec *spec, const struct layer_spec *layer);

@@ -172,17 +172,17 @@ static struct outcome run(const struct shape *sh, const struct data *d, enum sto
                                       sh->corrected ? rig_up(&r, d->correction, experts * 4) : NULL,
                                   .rows = sh->rows});
     ops->expert_gather(r.stream, &(struct op_expert_gather){sorted, x, &plan, sh->rows, top_k,
-                                                            sh->width, sh->weigh_input});
+                                                            sh->width, sh->weigh_input, NULL});
     ops->expert_linear(r.stream,
                        &(struct op_expert_linear){up, sorted, &m1, &plan, sh->rows, top_k});
     ops->clamped_swiglu(r.stream, &(struct op_clamped_swiglu){gated, up, pairs, sh->inner,
                                                               sh->interleaved, 7, 1.702f});
     ops->expert_linear(r.stream,
                        &(struct op_expert_linear){down, gated, &m2, &plan, sh->rows, top_k});
-    ops->expert_combine(
-        r.stream, &(struct op_expert_combine){out, down, sh->shared ? shared : NULL,
-                                              sh->gated ? rig_up(&r, d->gate, sh->rows * 4) : NULL,
-                                              &plan, sh->rows, top_k, sh->width, !sh->weigh_input});
+    ops->expert_combine(r.stream, &(struct op_expert_combine){
+                                      out, down, sh->shared ? shared : NULL,
+                                      sh->gated ? rig_up(&r, d->gate, sh->rows * 4) : NULL, &plan,
+                                      sh->rows, top_k, sh->width, !sh->weigh_input, NULL});
     struct outcome o = {.chosen = words_down(&r, plan.chosen, pairs),
                         .pairs = words_down(&r, plan.pairs, pairs),
                         .places = words_down(&r, plan.places, pairs),
@@ -236,8 +236,9 @@ static void check_stages(const struct shape *sh, const struct data *d, const str
         near("weight", sh, o->weights[p], plan.weights[p],
              32 * UNIT_ROUNDOFF * fabs(plan.weights[p]) * (top_k + 1));
     memcpy(plan.weights, o->weights, pairs * 4);
-    ref->expert_gather(r.ref_stream, &(struct op_expert_gather){sorted, d->x, &plan, sh->rows,
-                                                                top_k, sh->width, sh->weigh_input});
+    ref->expert_gather(r.ref_stream,
+                       &(struct op_expert_gather){sorted, d->x, &plan, sh->rows, top_k, sh->width,
+                                                  sh->weigh_input, NULL});
     for (size_t i = 0; sh->weigh_input && i < (size_t)pairs * sh->width;
          i++) { /* the device rounds what it gathers */
         uint16_t h = act == STORAGE_BF16 ? f32_to_bf16(sorted[i]) : f32_to_f16(sorted[i]);
@@ -267,8 +268,8 @@ static void check_stages(const struct shape *sh, const struct data *d, const str
         near("gate", sh, o->gated[i], want[i],
              (rounding(act) * 1.01 + 200 * UNIT_ROUNDOFF) * fabs(want[i]) + 1e-30 +
                  rounding_floor(act));
-    ref->expert_linear(r.ref_stream,
-                       &(struct op_expert_linear){want, o->gated, &m2, &plan, sh->rows, top_k});
+    ref->expert_linear(r.ref_stream, &(struct op_expert_linear){want, o->gated, &m2, &plan,
+                                                                sh->rows, top_k});
     for (size_t i = 0; i < (size_t)pairs * sh->width; i++) {
         double terms = 40, y = want[i];
         for (uint32_t k = 0; k < sh->inner; k++)
@@ -280,7 +281,7 @@ static void check_stages(const struct shape *sh, const struct data *d, const str
     ref->expert_combine(r.ref_stream,
                         &(struct op_expert_combine){want, o->down, sh->shared ? d->shared : NULL,
                                                     sh->gated ? d->gate : NULL, &plan, sh->rows,
-                                                    top_k, sh->width, !sh->weigh_input});
+                                                    top_k, sh->width, !sh->weigh_input, NULL});
     for (size_t i = 0; i < (size_t)sh->rows * sh->width; i++) {
         size_t t = i / sh->width;
         double terms = fabs((double)d->shared[i]);
@@ -432,6 +433,131 @@ TEST(rows_are_sorted_by_expert_however_many_there_are) {
                                       .scale = 1};
         emu_set_order((int)(i % ORDERS), i + 1);
         check_plan(&router, CASES[i].rows);
+    }
+    emu_set_order(0, 1);
+}
+
+/* ---- the residual and its norm ---- */
+
+struct sum_shape {
+    enum storage_type act;
+    uint32_t rows, experts, top_k, width;
+    bool shared, gated, weighted;
+};
+
+/* The sum of experts with the residual's addition and the norm behind it: the bits of the sum, and then the
+ * norm's kernel; and with squares, those of what is gathered of that norm. */
+static void check_sum(const struct sum_shape *sh) {
+    const uint32_t pairs = sh->rows * sh->top_k;
+    const size_t count = (size_t)sh->rows * sh->width, gathered = (size_t)pairs * sh->width;
+    struct rig r = rig_open(sh->act);
+    const struct ops *ops = r.dev->ops;
+    EXPECT(ops->folds_experts);
+    float *logits = random_values((size_t)sh->rows * sh->experts), *y = random_values(gathered),
+          *shared = random_values(count), *gate = random_values(sh->rows),
+          *x = random_values(count), *weight = random_values(sh->width);
+    const struct router router = {.score = ROUTE_SOFTMAX,
+                                  .weight = ROUTE_BY_SCORE,
+                                  .experts = sh->experts,
+                                  .top_k = sh->top_k,
+                                  .scale = 1};
+    const struct expert_plan plan = {.chosen = rig_alloc(&r, pairs * 4),
+                                     .weights = rig_alloc(&r, pairs * 4),
+                                     .offsets = rig_alloc(&r, (sh->experts + 1) * 4),
+                                     .pairs = rig_alloc(&r, pairs * 4),
+                                     .places = rig_alloc(&r, pairs * 4)};
+    ops->route(r.stream,
+               &(struct op_route){&plan, &router,
+                                  rig_values(&r, STORAGE_F32, logits, sh->rows * sh->experts), NULL,
+                                  sh->rows});
+    float *apart = rig_values(&r, STORAGE_F32, x, count),
+          *normed = rig_values(&r, STORAGE_F32, x, count),
+          *squared = rig_values(&r, STORAGE_F32, x, count),
+          *squares = rig_alloc(&r, count / NORM_GROUP * 4);
+    const float *weights = rig_values(&r, STORAGE_F32, weight, sh->width);
+    void *sum = rig_alloc(&r, storage_bytes(sh->act, count)),
+         *want_norm = rig_alloc(&r, storage_bytes(sh->act, count)),
+         *got_norm = rig_alloc(&r, storage_bytes(sh->act, count)),
+         *want_rows = rig_alloc(&r, storage_bytes(sh->act, gathered)),
+         *got_rows = rig_alloc(&r, storage_bytes(sh->act, gathered));
+    struct op_expert_combine combine = {
+        .out = sum,
+        .y = rig_values(&r, sh->act, y, gathered),
+        .shared = sh->shared ? rig_values(&r, sh->act, shared, count) : NULL,
+        .shared_gate = sh->gated ? rig_values(&r, STORAGE_F32, gate, sh->rows) : NULL,
+        .plan = &plan,
+        .rows = sh->rows,
+        .top_k = sh->top_k,
+        .width = sh->width,
+        .weighted = sh->weighted};
+    struct op_expert_gather gather = {want_rows, want_norm, &plan, sh->rows,
+                                      sh->top_k, sh->width, false, NULL};
+    /* 1. apart */
+    ops->expert_combine(r.stream, &combine);
+    ops->rmsnorm(r.stream, &(struct op_rmsnorm){.out = want_norm,
+                                                .x = apart,
+                                                .delta = sum,
+                                                .weight = weights,
+                                                .rows = sh->rows,
+                                                .width = sh->width,
+                                                .eps = 1e-3f,
+                                                .weight_offset = 0.5f,
+                                                .delta_scale = 0.75f,
+                                                .x_f32 = true});
+    ops->expert_gather(r.stream, &gather);
+    /* 2. the norm with the sum */
+    struct expert_residual residual = {.x = normed,
+                                       .out = got_norm,
+                                       .weight = weights,
+                                       .scale = 0.75f,
+                                       .eps = 1e-3f,
+                                       .weight_offset = 0.5f};
+    combine.residual = &residual;
+    combine.out = NULL;
+    ops->expert_combine(r.stream, &combine);
+    /* 3. the norm with what is gathered */
+    residual = (struct expert_residual){.x = squared, .squares = squares, .scale = 0.75f};
+    ops->expert_combine(r.stream, &combine);
+    const struct norm_of_x norm = {squares, weights, 1e-3f, 0.5f};
+    gather.out = got_rows;
+    gather.x = squared;
+    gather.norm = &norm;
+    ops->expert_gather(r.stream, &gather);
+
+    const struct {
+        const char *name;
+        enum storage_type type;
+        const void *want, *got;
+        size_t count;
+    } results[] = {{"residual", STORAGE_F32, apart, normed, count},
+                   {"residual with squares", STORAGE_F32, apart, squared, count},
+                   {"norm", sh->act, want_norm, got_norm, count},
+                   {"gathered norm", sh->act, want_rows, got_rows, gathered}};
+    for (size_t i = 0; i < ARRAY_LEN(results); i++) {
+        float *want = rig_down(&r, results[i].type, results[i].want, results[i].count),
+              *got = rig_down(&r, results[i].type, results[i].got, results[i].count);
+        if (!same_bits(want, got, results[i].count) || !isfinite(got[0]))
+            check_fail(__FILE__, __LINE__, "%u rows of %u, %u of %u experts: %s", sh->rows,
+                       sh->width, sh->top_k, sh->experts, results[i].name);
+        free(want);
+        free(got);
+    }
+    rig_close(&r);
+    void *all[] = {logits, y, shared, gate, x, weight};
+    for (size_t i = 0; i < ARRAY_LEN(all); i++)
+        free(all[i]);
+}
+
+TEST(sums_of_experts_with_a_norm_have_the_bits_of_sum_and_norm) {
+    static const struct sum_shape CASES[] = {
+        {STORAGE_BF16, 3, 8, 4, 64, false, false, true},
+        {STORAGE_F16, 2, 5, 1, 4112, true, true, true}, /* wider than a block keeps */
+        {STORAGE_F32, 5, 6, 3, 16, true, false, false},
+        {STORAGE_BF16, 1, 40, 9, 2064, false, false, true},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        emu_set_order((int)(i % ORDERS), i + 1);
+        check_sum(&CASES[i]);
     }
     emu_set_order(0, 1);
 }

@@ -12,17 +12,22 @@ void emu_set_device(int arch, int compiled);
 static const double TOLERANCE = 1e-4;
 enum { ROWS = 96 };
 
-/* All positions' logits, [count, vocab], computed in chunks; every other chunk as output class. */
-static float *logits_of(struct machine *m, uint32_t slot, const uint32_t *tokens, uint32_t count,
-                        uint32_t chunk) {
+/* All positions' logits, [count, vocab], computed in chunks; of output class: each, or every other one. */
+static float *chunks_of(struct machine *m, uint32_t slot, const uint32_t *tokens, uint32_t count,
+                        uint32_t chunk, bool each) {
     uint32_t vocab = m->model.spec.vocab;
     float *out = calloc((size_t)count * vocab, sizeof *out);
     machine_admit(m, slot, tokens, count, (struct slot_state){0});
     for (uint32_t at = 0, k = 0; at < count; at += chunk, k++)
-        if (!machine_step(m, slot, MIN(chunk, count - at), k % 2, out + (size_t)at * vocab))
+        if (!machine_step(m, slot, MIN(chunk, count - at), each || k % 2, out + (size_t)at * vocab))
             break;
     slots_remove(&m->slots, m->stream, slot);
     return out;
+}
+
+static float *logits_of(struct machine *m, uint32_t slot, const uint32_t *tokens, uint32_t count,
+                        uint32_t chunk) {
+    return chunks_of(m, slot, tokens, count, chunk, false);
 }
 
 static void check_golden(const char *name) {
@@ -111,5 +116,37 @@ TEST(experts_in_mxfp4_lie_in_units_and_give_the_cpus_logits) {
     }
     emu_set_device(90, 90);
     free(want);
+    golden_drop_dir(dir);
+}
+
+/* A mixture in bf16 whose norms are made by the products and sums around them in steps of up to 8 rows, and
+ * by the sums of experts in larger ones: a row has the same bits in either, and alone. */
+TEST(a_mixtures_rows_have_the_same_bits_in_small_steps_and_in_large_ones) {
+    static const uint32_t CHUNKS[] = {M_TOKENS, 1, 8, 9};
+    static const struct m_shape shape = {64, 4, STORAGE_BF16};
+    char dir[] = "/tmp/trireme-emumixture-XXXXXX";
+    uint32_t tokens[M_TOKENS];
+    struct machine m;
+    float *first = NULL;
+    for (uint32_t i = 0; i < M_TOKENS; i++)
+        tokens[i] = (i * 5 + 1) % M_VOCAB;
+    if (!mkdtemp(dir))
+        abort();
+    put_model_of(dir, &shape, false);
+    if (machine_open(&m, dir, "cuda", STORAGE_BF16, STORAGE_BF16)) {
+        const struct moe_weights *w = m.model.weights.layers[1].ffn;
+        EXPECT(m.dev->ops->folds_norm(m.dev, &w->router, 8));
+        for (uint32_t c = 0; c < ARRAY_LEN(CHUNKS); c++) {
+            float *got = chunks_of(&m, c, tokens, M_TOKENS, CHUNKS[c], true);
+            if (first && memcmp(first, got, sizeof *got * M_TOKENS * M_VOCAB))
+                check_fail(__FILE__, __LINE__, "steps of %u rows have other bits", CHUNKS[c]);
+            if (first)
+                free(got);
+            else
+                first = got;
+        }
+        free(first);
+    }
+    machine_close(&m);
     golden_drop_dir(dir);
 }

@@ -125,8 +125,8 @@ TEST(row_operations_take_any_number_of_rows) {
     fits("act_mul");
     ops->gather_rows(r.stream, &(struct op_gather_rows){memory, memory, memory, MANY, WIDTH, 0});
     fits("gather_rows");
-    ops->expert_gather(r.stream,
-                       &(struct op_expert_gather){memory, memory, &plan, MANY, TOP, WIDTH, true});
+    ops->expert_gather(
+        r.stream, &(struct op_expert_gather){memory, memory, &plan, MANY, TOP, WIDTH, true, NULL});
     fits("expert_gather");
     ops->expert_combine(
         r.stream,

@@ -275,7 +275,7 @@ static float *run_mixture(struct bench *b, const struct mixture *m, const float 
         b->stream,
         &(struct op_route){.plan = &p.plan, .router = &m->router, .logits = logits, .rows = rows});
     ops->expert_gather(b->stream, &(struct op_expert_gather){sorted, x, &p.plan, rows, top_k,
-                                                             m->width, weigh_input});
+                                                             m->width, weigh_input, NULL});
     ops->expert_linear(b->stream,
                        &(struct op_expert_linear){up, sorted, &m->up, &p.plan, rows, top_k});
     ops->act_mul(b->stream, &(struct op_act_mul){.out = gated,
@@ -283,11 +283,11 @@ static float *run_mixture(struct bench *b, const struct mixture *m, const float 
                                                  .rows = pairs,
                                                  .width = m->inner,
                                                  .activation = ACTIVATION_SILU});
-    ops->expert_linear(b->stream,
-                       &(struct op_expert_linear){sorted, gated, &m->down, &p.plan, rows, top_k});
+    ops->expert_linear(
+        b->stream, &(struct op_expert_linear){sorted, gated, &m->down, &p.plan, rows, top_k});
     ops->expert_combine(b->stream,
                         &(struct op_expert_combine){out, sorted, shared, shared_gate, &p.plan, rows,
-                                                    top_k, m->width, !weigh_input});
+                                                    top_k, m->width, !weigh_input, NULL});
     if (!guards_intact(sorted, (size_t)pairs * m->width) ||
         !guards_intact(up, (size_t)pairs * 2 * m->inner) ||
         !guards_intact(out, (size_t)rows * m->width))

@@ -50,29 +50,40 @@ static inline void maker_copy(struct maker *m, const struct tensor *t) {
 
 enum { M_HIDDEN = 64, M_WIDTH = 64, M_EXPERTS = 3, M_VOCAB = 40, M_TOKENS = 24 };
 
+/* What a model has: of heads half are for keys and values; types of tensors that are no blocks. */
+struct m_shape {
+    uint32_t experts, heads;
+    enum storage_type type;
+};
+static const struct m_shape M_SMALL = {M_EXPERTS, 2, STORAGE_F32};
+
 static const char M_CONFIG[] = "{\"architectures\":[\"GptOssForCausalLM\"],"
                                "\"model_type\":\"gpt_oss\","
                                "\"vocab_size\":40,"
                                "\"hidden_size\":64,"
                                "\"intermediate_size\":64,"
                                "\"num_hidden_layers\":2,"
-                               "\"num_attention_heads\":2,"
-                               "\"num_key_value_heads\":1,"
+                               "\"num_attention_heads\":%u,"
+                               "\"num_key_value_heads\":%u,"
                                "\"head_dim\":16,"
-                               "\"num_local_experts\":3,"
+                               "\"num_local_experts\":%u,"
                                "\"num_experts_per_tok\":2,"
                                "\"sliding_window\":8,"
                                "\"max_position_embeddings\":128%s}";
 
-static inline void add_drawn(struct maker *m, const char *name, const uint64_t *dims,
-                             uint32_t dim_count, double mean, double sigma) {
+static inline const char *m_type(enum storage_type type) {
+    return type == STORAGE_F32 ? "F32" : "BF16";
+}
+
+static inline void add_drawn(struct maker *m, const char *name, enum storage_type type,
+                             const uint64_t *dims, uint32_t dim_count, double mean, double sigma) {
     struct buf data;
     size_t count = 1;
     for (uint32_t i = 0; i < dim_count; i++)
         count *= dims[i];
     buf_init(&data, 0);
-    golden_draw(&data, name, 5, count, mean, sigma, STORAGE_F32);
-    maker_add(m, name, "F32", dims, dim_count, data.data, data.len);
+    golden_draw(&data, name, 5, count, mean, sigma, type);
+    maker_add(m, name, m_type(type), dims, dim_count, data.data, data.len);
     buf_release(&data);
 }
 
@@ -85,10 +96,11 @@ static inline float mxfp4_value(uint32_t code, uint32_t scale) {
 }
 
 /* One product of all experts of a layer: [experts, rows, cols] as blocks and scales, or its values
- * as [experts, cols, rows] in f32. */
-static inline void add_experts(struct maker *m, uint32_t layer, const char *what, uint32_t rows,
-                               uint32_t cols, bool blocks) {
-    size_t count = (size_t)M_EXPERTS * rows * cols;
+ * as [experts, cols, rows]. */
+static inline void add_experts(struct maker *m, const struct m_shape *shape, uint32_t layer,
+                               const char *what, uint32_t rows, uint32_t cols, bool blocks) {
+    const uint32_t experts = shape->experts;
+    size_t count = (size_t)experts * rows * cols;
     uint8_t *codes = calloc(count / 2, 1), *scales = calloc(count / 32, 1);
     float *values = calloc(count, sizeof *values);
     char name[120];
@@ -104,65 +116,67 @@ static inline void add_experts(struct maker *m, uint32_t layer, const char *what
             for (size_t half = 0; half < 2; half++) {
                 size_t at = i * 32 + n * 2 + half, e = at / ((size_t)rows * cols),
                        r = at / cols % rows, c = at % cols;
-                values[(e * cols + c) * rows + r] =
-                    mxfp4_value(codes[i * 16 + n] >> (4 * half) & 15, scales[i]);
+                storage_put(shape->type, values, (e * cols + c) * rows + r,
+                            mxfp4_value(codes[i * 16 + n] >> (4 * half) & 15, scales[i]));
             }
         }
     }
     snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%s_proj", layer, what);
     if (!blocks)
-        maker_add(m, name, "F32", (uint64_t[]){M_EXPERTS, cols, rows}, 3, values,
-                  count * sizeof *values);
+        maker_add(m, name, m_type(shape->type), (uint64_t[]){experts, cols, rows}, 3, values,
+                  storage_bytes(shape->type, count));
     snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%s_proj_blocks", layer, what);
     if (blocks)
-        maker_add(m, name, "U8", (uint64_t[]){M_EXPERTS, rows, cols / 32, 16}, 4, codes, count / 2);
+        maker_add(m, name, "U8", (uint64_t[]){experts, rows, cols / 32, 16}, 4, codes, count / 2);
     snprintf(name, sizeof name, "model.layers.%u.mlp.experts.%s_proj_scales", layer, what);
     if (blocks)
-        maker_add(m, name, "U8", (uint64_t[]){M_EXPERTS, rows, cols / 32}, 3, scales, count / 32);
+        maker_add(m, name, "U8", (uint64_t[]){experts, rows, cols / 32}, 3, scales, count / 32);
     free(codes);
     free(scales);
     free(values);
 }
 
-static inline void put_mxfp4_model(const char *dir, bool blocks) {
-    static const struct {
+static inline void put_model_of(const char *dir, const struct m_shape *shape, bool blocks) {
+    const uint64_t q = shape->heads * 16, kv = q / 2, experts = shape->experts;
+    const struct {
         const char *name;
         uint64_t dims[2];
         double mean, sigma;
     } LAYER[] = {{"input_layernorm.weight", {M_HIDDEN}, 1, 0.2},
                  {"post_attention_layernorm.weight", {M_HIDDEN}, 1, 0.2},
-                 {"self_attn.q_proj.weight", {32, M_HIDDEN}, 0, 0.125},
-                 {"self_attn.k_proj.weight", {16, M_HIDDEN}, 0, 0.125},
-                 {"self_attn.v_proj.weight", {16, M_HIDDEN}, 0, 0.125},
-                 {"self_attn.q_proj.bias", {32}, 0, 0.2},
-                 {"self_attn.k_proj.bias", {16}, 0, 0.2},
-                 {"self_attn.v_proj.bias", {16}, 0, 0.2},
-                 {"self_attn.o_proj.weight", {M_HIDDEN, 32}, 0, 0.2},
+                 {"self_attn.q_proj.weight", {q, M_HIDDEN}, 0, 0.125},
+                 {"self_attn.k_proj.weight", {kv, M_HIDDEN}, 0, 0.125},
+                 {"self_attn.v_proj.weight", {kv, M_HIDDEN}, 0, 0.125},
+                 {"self_attn.q_proj.bias", {q}, 0, 0.2},
+                 {"self_attn.k_proj.bias", {kv}, 0, 0.2},
+                 {"self_attn.v_proj.bias", {kv}, 0, 0.2},
+                 {"self_attn.o_proj.weight", {M_HIDDEN, q}, 0, 0.2},
                  {"self_attn.o_proj.bias", {M_HIDDEN}, 0, 0.2},
-                 {"self_attn.sinks", {2}, 0, 1},
-                 {"mlp.router.weight", {M_EXPERTS, M_HIDDEN}, 0, 0.3},
-                 {"mlp.router.bias", {M_EXPERTS}, 0, 0.2},
-                 {"mlp.experts.gate_up_proj_bias", {M_EXPERTS, 2 * M_WIDTH}, 0, 0.2},
-                 {"mlp.experts.down_proj_bias", {M_EXPERTS, M_HIDDEN}, 0, 0.2}};
+                 {"self_attn.sinks", {shape->heads}, 0, 1},
+                 {"mlp.router.weight", {experts, M_HIDDEN}, 0, 0.3},
+                 {"mlp.router.bias", {experts}, 0, 0.2},
+                 {"mlp.experts.gate_up_proj_bias", {experts, 2 * M_WIDTH}, 0, 0.2},
+                 {"mlp.experts.down_proj_bias", {experts, M_HIDDEN}, 0, 0.2}};
     struct maker m;
     struct buf config;
     char name[120];
     maker_init(&m);
-    add_drawn(&m, "model.embed_tokens.weight", (uint64_t[]){M_VOCAB, M_HIDDEN}, 2, 0, 1);
-    add_drawn(&m, "lm_head.weight", (uint64_t[]){M_VOCAB, M_HIDDEN}, 2, 0, 0.125);
-    add_drawn(&m, "model.norm.weight", (uint64_t[]){M_HIDDEN}, 1, 1, 0.2);
+    add_drawn(&m, "model.embed_tokens.weight", shape->type, (uint64_t[]){M_VOCAB, M_HIDDEN}, 2, 0,
+              1);
+    add_drawn(&m, "lm_head.weight", shape->type, (uint64_t[]){M_VOCAB, M_HIDDEN}, 2, 0, 0.125);
+    add_drawn(&m, "model.norm.weight", shape->type, (uint64_t[]){M_HIDDEN}, 1, 1, 0.2);
     for (uint32_t layer = 0; layer < 2; layer++) {
         for (size_t i = 0; i < ARRAY_LEN(LAYER); i++) {
             snprintf(name, sizeof name, "model.layers.%u.%s", layer, LAYER[i].name);
-            add_drawn(&m, name, LAYER[i].dims, LAYER[i].dims[1] ? 2 : 1, LAYER[i].mean,
+            add_drawn(&m, name, shape->type, LAYER[i].dims, LAYER[i].dims[1] ? 2 : 1, LAYER[i].mean,
                       LAYER[i].sigma);
         }
-        add_experts(&m, layer, "gate_up", 2 * M_WIDTH, M_HIDDEN, blocks);
-        add_experts(&m, layer, "down", M_HIDDEN, M_WIDTH, blocks);
+        add_experts(&m, shape, layer, "gate_up", 2 * M_WIDTH, M_HIDDEN, blocks);
+        add_experts(&m, shape, layer, "down", M_HIDDEN, M_WIDTH, blocks);
     }
     maker_write(&m, dir);
     buf_init(&config, 0);
-    buf_addf(&config, M_CONFIG,
+    buf_addf(&config, M_CONFIG, shape->heads, shape->heads / 2, shape->experts,
              blocks ? ","
                       "\"quantization_config\":{\"quant_method\":\"mxfp4\","
                       "\"modules_to_not_convert\":[\"lm_head\"]}"
@@ -170,6 +184,10 @@ static inline void put_mxfp4_model(const char *dir, bool blocks) {
     if (!golden_put_file(dir, "config.json", buf_bytes(&config)))
         abort();
     buf_release(&config);
+}
+
+static inline void put_mxfp4_model(const char *dir, bool blocks) {
+    put_model_of(dir, &M_SMALL, blocks);
 }
 
 /* Logits [M_TOKENS, M_VOCAB] of a few tokens by the model in this folder or file; NULL: it does not
