@@ -430,6 +430,9 @@ struct ops {
                        const struct op_rope_kv *rope);
     bool norms_heads;   /* rope_kv takes norms */
     bool folds_experts; /* expert_gather takes a norm, expert_combine a residual */
+    /* Whether expert_linear takes this gate behind these matrices. NULL: never. */
+    bool (*gates_experts)(const struct device *dev, const struct expert_matrix *w,
+                          const struct expert_gate *gate);
 
     /* Bytes of one layer in one block of a cache; a multiple of 64. */
     size_t (*kv_layer_bytes)(enum storage_type type, uint32_t block_tokens, uint32_t kv_heads,

@@ -91,14 +91,24 @@ struct expert_matrix {
     uint32_t scale_cols;
 };
 
+/* What comes behind the way up of experts that have a gate: op_act_mul with `activation`, or, where that
+ * is 0, op_clamped_swiglu. */
+struct expert_gate {
+    int activation; /* enum activation */
+    bool interleaved;
+    float limit, alpha;
+};
+
 /* out[i, :] = experts[e of place i] . x[i, :] + bias. x: act [P, w->cols]; out: act [P,
- * w->rows]. */
+ * w->rows]. gate, only where ops->gates_experts says so: out is what it makes of that, act [P, w->rows / 2],
+ * bit for bit. */
 struct op_expert_linear {
     void *out;
     const void *x;
     const struct expert_matrix *w;
     const struct expert_plan *plan;
     uint32_t rows, top_k;
+    const struct expert_gate *gate; /* NULL: none */
 };
 
 /* Where the sum of a row's experts goes: x, f32 [rows, width], += it, rounded to act, times `scale`;

@@ -174,7 +174,8 @@ static void bench_experts(struct device *dev, struct stream *s, const struct mac
         for (uint32_t e = 0; e < mix->experts; e++)
             active += plan.offsets[e + 1] > plan.offsets[e];
         int64_t start = bench_ns();
-        dev->ops->expert_linear(s, &(struct op_expert_linear){out, x, &all, &plan, rows, mix->top});
+        dev->ops->expert_linear(
+            s, &(struct op_expert_linear){out, x, &all, &plan, rows, mix->top, NULL});
         double t = (double)(bench_ns() - start) * 1e-9;
         if (bytes == 0 || t / (active * (double)size) < best / bytes) {
             best = t;

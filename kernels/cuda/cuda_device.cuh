@@ -139,6 +139,8 @@ void cuda_expert_linear(struct stream *s, const struct op_expert_linear *a);
 void expert_linear_packed(struct stream *s, const struct op_expert_linear *a);
 /* By tensor cores where weights and rows are of one 16-bit type (expert_mma.cu); false: they are not, nothing is done. */
 bool expert_linear_mma(struct stream *s, const struct op_expert_linear *a);
+bool cuda_gates_experts(const struct device *dev, const struct expert_matrix *w,
+                        const struct expert_gate *gate);
 /* The sum with the residual's addition, and its norm, behind it (expert_norm.cu). */
 void expert_combine_norm(struct stream *s, const struct op_expert_combine *a);
 void cuda_expert_combine(struct stream *s, const struct op_expert_combine *a);

@@ -356,6 +356,7 @@ static struct ops make_ops(void) {
     o.folds_rope = cuda_folds_rope;
     o.norms_heads = true;
     o.folds_experts = true;
+    o.gates_experts = cuda_gates_experts;
     o.rope_angles = cuda_rope_angles;
     o.rope_kv = cuda_rope_kv;
     o.attention = cuda_attention;

@@ -176,6 +176,7 @@ template <int A> static void expert_linear(struct stream *s, const struct op_exp
 void cuda_expert_linear(struct stream *s, const struct op_expert_linear *a) {
     if (!a->rows)
         return;
+    CHECK(!a->gate || cuda_gates_experts(s->dev, a->w, a->gate));
     if (a->w->packed) {
         expert_linear_packed(s, a);
         return;

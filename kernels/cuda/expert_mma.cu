@@ -13,10 +13,14 @@
  * features are side by side in the grid and slots follow each other: blocks that run at a time share rows of
  * x, and those of one expert its weights, by L2.
  *
+ * Where experts have a gate (op_expert_linear.gate), of 16 features 8 are gates and 8 the ups that belong to
+ * them: a thread has both of an output, and makes one of them, each rounded first as if it were written.
+ *
  * Cost: an expert's weights once for TOKENS of its rows. Launch: a grid of slots x [features / FEATURES].
  * Tolerance: ops.h with lanes = 1.
  */
 #include "kernels/cuda/expert_slots.cuh"
+#include "kernels/cuda/experts.cuh"
 #include "kernels/cuda/pairs.cuh"
 
 /* The experts' product as kernels get it; features, cols: of each expert. */
@@ -26,6 +30,27 @@ struct mma_call {
     const struct matrix *experts;
     const uint32_t *offsets;
     uint32_t expert_count, features, cols, tiles; /* tiles: of FEATURES */
+    struct expert_gate gate;                      /* where there is one */
+
+    /* Of a row of the tiles: the row of the expert's matrix; `features` or more: there is none. */
+    template <bool GATED> __device__ __forceinline__ uint32_t row_of(uint32_t n) const {
+        const uint32_t width = features / 2, i = n / 16 * 8 + n % 8, up = n / 8 % 2;
+        if (!GATED)
+            return n;
+        if (i >= width)
+            return features;
+        return gate.interleaved ? 2 * i + up : up * width + i;
+    }
+    /* What the gate makes of two values. */
+    template <int A> __device__ __forceinline__ float gated_value(float g, float up) const {
+        typename values<A>::raw rounded[2];
+        values<A>::set(rounded, g);
+        values<A>::set(rounded + 1, up);
+        g = values<A>::get(rounded);
+        up = values<A>::get(rounded + 1);
+        return gate.activation ? activate(ACTIVATION_SILU, g) * up
+                               : clamped_swiglu(g, up, gate.limit, gate.alpha);
+    }
 };
 
 template <int TOKENS_, int FEATURES_, int WARP_T_, int WARP_N_, int K_, int STAGES_, int BLOCKS_>
@@ -64,7 +89,7 @@ template <> struct block_of<64> : mma_block<64, 64, 32, 32, 64, 4, 3> {};
 template <> struct block_of<128> : mma_block<128, 128, 64, 32, 32, 4, LARGE_BLOCKS> {};
 
 /* Where a thread's chunks of weights and of x come from. */
-template <class B> struct mma_lines {
+template <class B, bool GATED> struct mma_lines {
     enum : uint32_t {
         WEIGHTS = B::FEATURES / B::AT_ONCE,
         ROWS = (B::TOKENS + B::AT_ONCE - 1) / B::AT_ONCE
@@ -80,7 +105,7 @@ template <class B> struct mma_lines {
         const struct matrix &m = call.experts[slot.expert];
 #pragma unroll
         for (uint32_t i = 0; i < WEIGHTS; i++) {
-            uint32_t row = n0 + line + i * B::AT_ONCE, segment = 0;
+            uint32_t row = call.row_of<GATED>(n0 + line + i * B::AT_ONCE), segment = 0;
             weights[i] = NULL;
             if (row >= call.features)
                 continue;
@@ -140,8 +165,62 @@ multiply_stage(const uint16_t *ws, const uint16_t *xs,
     }
 }
 
+/* A warp's sums with the bias to memory. n0, t0: its first; first: the expert's place of row 0 of `rows`. */
+template <int A, class B>
+static __device__ __forceinline__ void
+put_plain(const struct mma_call &call, const float (&sums)[B::WARP_N / 16][B::WARP_T / 8][4],
+          const float *bias, uint32_t n0, uint32_t t0, uint32_t first, uint32_t rows) {
+    const uint32_t lane = threadIdx.x % 32;
+    uint16_t *out = call.out + (size_t)first * call.features;
+#pragma unroll
+    for (uint32_t i = 0; i < B::WARP_N / 16; i++)
+#pragma unroll
+        for (uint32_t half = 0; half < 2; half++) {
+            const uint32_t n = n0 + i * 16 + half * 8 + lane / 4;
+            if (n >= call.features)
+                continue;
+            const float add = bias ? bias[n] : 0;
+#pragma unroll
+            for (uint32_t j = 0; j < B::WARP_T / 8; j++)
+#pragma unroll
+                for (uint32_t e = 0; e < 2; e++) {
+                    const uint32_t t = t0 + j * 8 + lane % 4 * 2 + e;
+                    if (t < rows)
+                        values<A>::set(out + (size_t)t * call.features + n,
+                                       sums[i][j][half * 2 + e] + add);
+                }
+        }
+}
+
+/* The same of what the gate makes of them: a thread has gate and up of an output. */
+template <int A, class B>
+static __device__ __forceinline__ void
+put_gated(const struct mma_call &call, const float (&sums)[B::WARP_N / 16][B::WARP_T / 8][4],
+          const float *bias, uint32_t n0, uint32_t t0, uint32_t first, uint32_t rows) {
+    const uint32_t lane = threadIdx.x % 32, width = call.features / 2;
+    uint16_t *out = call.out + (size_t)first * width;
+#pragma unroll
+    for (uint32_t i = 0; i < B::WARP_N / 16; i++) {
+        const uint32_t n = n0 + i * 16 + lane / 4, to = n / 16 * 8 + n % 8;
+        if (to >= width)
+            continue;
+        const float add = bias ? bias[call.row_of<true>(n)] : 0,
+                    add_up = bias ? bias[call.row_of<true>(n + 8)] : 0;
+#pragma unroll
+        for (uint32_t j = 0; j < B::WARP_T / 8; j++)
+#pragma unroll
+            for (uint32_t e = 0; e < 2; e++) {
+                const uint32_t t = t0 + j * 8 + lane % 4 * 2 + e;
+                if (t < rows)
+                    values<A>::set(
+                        out + (size_t)t * width + to,
+                        call.gated_value<A>(sums[i][j][e] + add, sums[i][j][2 + e] + add_up));
+            }
+    }
+}
+
 /* What lies ahead of the kernel ahead has ended: the plan and the weights' descriptions are there. */
-template <int A, int TOKENS>
+template <int A, int TOKENS, bool GATED>
 static __global__
 __launch_bounds__(block_of<TOKENS>::THREADS,
                   block_of<TOKENS>::BLOCKS) void expert_mma_kernel(struct mma_call call) {
@@ -152,10 +231,10 @@ __launch_bounds__(block_of<TOKENS>::THREADS,
         slot_of<TOKENS>(call.offsets, call.expert_count, blockIdx.x / call.tiles);
     if (!slot.there)
         return;
-    const uint32_t n0 = blockIdx.x % call.tiles * B::FEATURES, lane = threadIdx.x % 32,
-                   warp = threadIdx.x / 32, warp_n = warp % B::WARPS_N * B::WARP_N,
-                   warp_t = warp / B::WARPS_N * B::WARP_T, stages = (call.cols + B::K - 1) / B::K;
-    const mma_lines<B> lines(call, slot, n0);
+    const uint32_t n0 = blockIdx.x % call.tiles * B::FEATURES, warp = threadIdx.x / 32,
+                   warp_n = warp % B::WARPS_N * B::WARP_N, warp_t = warp / B::WARPS_N * B::WARP_T,
+                   stages = (call.cols + B::K - 1) / B::K;
+    const mma_lines<B, GATED> lines(call, slot, n0);
     expert_slot *kept = (expert_slot *)(area + B::SLOT_AT); /* for step 3: it takes no registers */
     if (threadIdx.x == 0)
         *kept = slot;
@@ -194,56 +273,53 @@ __launch_bounds__(block_of<TOKENS>::THREADS,
     /* 3. with the bias to memory */
     const uint32_t first = kept->begin + kept->first, rows = kept->end - first;
     const float *bias = call.experts[kept->expert].bias;
-    uint16_t *out = call.out + (size_t)first * call.features;
-#pragma unroll
-    for (uint32_t i = 0; i < B::WARP_N / 16; i++)
-#pragma unroll
-        for (uint32_t half = 0; half < 2; half++) {
-            const uint32_t n = n0 + warp_n + i * 16 + half * 8 + lane / 4;
-            if (n >= call.features)
-                continue;
-            const float add = bias ? bias[n] : 0;
-#pragma unroll
-            for (uint32_t j = 0; j < B::WARP_T / 8; j++)
-#pragma unroll
-                for (uint32_t e = 0; e < 2; e++) {
-                    const uint32_t t = warp_t + j * 8 + lane % 4 * 2 + e;
-                    if (t < rows)
-                        values<A>::set(out + (size_t)t * call.features + n,
-                                       sums[i][j][half * 2 + e] + add);
-                }
-        }
+    if (GATED)
+        put_gated<A, B>(call, sums, bias, n0 + warp_n, warp_t, first, rows);
+    else
+        put_plain<A, B>(call, sums, bias, n0 + warp_n, warp_t, first, rows);
 }
 
 /* ---- launching ---- */
 
-template <int A, int TOKENS>
+template <int A, int TOKENS, bool GATED>
 static void launch_mma(struct stream *s, struct mma_call call, uint64_t pairs) {
     typedef block_of<TOKENS> B;
-    call.tiles = blocks_for(call.features, B::FEATURES);
+    const uint32_t lines = GATED ? blocks_for(call.features / 2, 8) * 16 : call.features;
+    call.tiles = blocks_for(lines, B::FEATURES);
     const uint64_t slots = slots_at_most(pairs, call.expert_count, TOKENS);
     const launch_shape shape = {dim3((unsigned)(slots * call.tiles)), dim3(B::THREADS), B::BYTES,
                                 device_of(s)->dependent_launch};
-    LAUNCH((expert_mma_kernel<A, TOKENS>), shape, cuda_stream_of(s), call);
+    LAUNCH((expert_mma_kernel<A, TOKENS, GATED>), shape, cuda_stream_of(s), call);
 }
 
 /* By the rows that an expert has on average, of all. */
-template <int A>
+template <int A, bool GATED>
 static void multiply_experts(struct stream *s, const struct mma_call &call, uint64_t pairs) {
     const uint64_t each = pairs / call.expert_count;
     if (each < 4)
-        launch_mma<A, 8>(s, call, pairs);
+        launch_mma<A, 8, GATED>(s, call, pairs);
     else if (each < 24)
-        launch_mma<A, 32>(s, call, pairs);
+        launch_mma<A, 32, GATED>(s, call, pairs);
     else if (each < 96)
-        launch_mma<A, 64>(s, call, pairs);
+        launch_mma<A, 64, GATED>(s, call, pairs);
     else
-        launch_mma<A, 128>(s, call, pairs);
+        launch_mma<A, 128, GATED>(s, call, pairs);
+}
+
+/* Weights and rows of one 16-bit type. */
+static bool multiplies(const struct device *dev, const struct expert_matrix *w) {
+    return !w->packed && w->type == dev->activation_type && w->type != STORAGE_F32 &&
+           w->cols % 8 == 0;
+}
+
+bool cuda_gates_experts(const struct device *dev, const struct expert_matrix *w,
+                        const struct expert_gate *gate) {
+    return multiplies(dev, w) && w->rows % 2 == 0 &&
+           (!gate->activation || gate->activation == ACTIVATION_SILU);
 }
 
 bool expert_linear_mma(struct stream *s, const struct op_expert_linear *a) {
     const struct expert_matrix *w = a->w;
-    const enum storage_type act = s->dev->activation_type;
     const uint64_t pairs = (uint64_t)a->rows * a->top_k;
     const struct mma_call call = {(uint16_t *)a->out,
                                   (const uint16_t *)a->x,
@@ -252,14 +328,19 @@ bool expert_linear_mma(struct stream *s, const struct op_expert_linear *a) {
                                   w->expert_count,
                                   w->rows,
                                   w->cols,
-                                  0};
-    if (w->type != act || act == STORAGE_F32 || w->cols % 8)
+                                  0,
+                                  a->gate ? *a->gate : expert_gate()};
+    if (!multiplies(s->dev, w))
         return false;
     if (!pairs || !w->rows)
         return true;
-    if (act == STORAGE_BF16)
-        multiply_experts<STORAGE_BF16>(s, call, pairs);
+    if (w->type == STORAGE_BF16 && a->gate)
+        multiply_experts<STORAGE_BF16, true>(s, call, pairs);
+    else if (w->type == STORAGE_BF16)
+        multiply_experts<STORAGE_BF16, false>(s, call, pairs);
+    else if (a->gate)
+        multiply_experts<STORAGE_F16, true>(s, call, pairs);
     else
-        multiply_experts<STORAGE_F16>(s, call, pairs);
+        multiply_experts<STORAGE_F16, false>(s, call, pairs);
     return true;
 }

@@ -362,11 +362,18 @@ static void run_experts(struct forward *f, struct stream *s, const struct layer_
                                                      .width = expert_hidden(&f->model->spec, moe),
                                                      .weighted = moe->weigh_input,
                                                      .norm = f->norm.squares ? &f->norm : NULL});
-    ops->expert_linear(s,
-                       &(struct op_expert_linear){b->up, b->sorted, &w->up, &b->plan, rows, top_k});
-    activate_gate_up(f, s, layer, b->gated, b->up, rows * top_k, moe->width);
+    const struct expert_gate gate = {moe->clamped ? 0 : (int)layer->ffn.activation,
+                                     moe->clamped && moe->interleaved, moe->limit, moe->alpha};
+    struct op_expert_linear up = {b->up, b->sorted, &w->up, &b->plan, rows, top_k, NULL};
+    if (!moe->plain && ops->gates_experts && ops->gates_experts(f->dev, &w->up, &gate)) {
+        up.out = b->gated;
+        up.gate = &gate;
+    }
+    ops->expert_linear(s, &up);
+    if (!up.gate)
+        activate_gate_up(f, s, layer, b->gated, b->up, rows * top_k, moe->width);
     ops->expert_linear(
-        s, &(struct op_expert_linear){b->sorted, b->gated, &w->down, &b->plan, rows, top_k});
+        s, &(struct op_expert_linear){b->sorted, b->gated, &w->down, &b->plan, rows, top_k, NULL});
 }
 
 static void run_shared(struct forward *f, struct stream *s, const struct layer_spec *layer,

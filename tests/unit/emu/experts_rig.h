@@ -58,7 +58,7 @@ static inline void check_many_experts(struct rig *r, const struct matrix *one, b
     void *xs = rig_values(r, STORAGE_BF16, x, (size_t)pairs * cols),
          *out = rig_alloc(r, (size_t)pairs * width * 2);
     r->dev->ops->expert_linear(r->stream,
-                               &(struct op_expert_linear){out, xs, &all, &plan, pairs, 1});
+                               &(struct op_expert_linear){out, xs, &all, &plan, pairs, 1, NULL});
     float *got = rig_down(r, STORAGE_BF16, out, (size_t)pairs * width);
     for (uint32_t e = 0; e < MANY; e++)
         for (size_t at = (size_t)offsets[e] * width; at < (size_t)offsets[e + 1] * width; at++)

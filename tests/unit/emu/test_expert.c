@@ -174,11 +174,11 @@ static struct outcome run(const struct shape *sh, const struct data *d, enum sto
     ops->expert_gather(r.stream, &(struct op_expert_gather){sorted, x, &plan, sh->rows, top_k,
                                                             sh->width, sh->weigh_input, NULL});
     ops->expert_linear(r.stream,
-                       &(struct op_expert_linear){up, sorted, &m1, &plan, sh->rows, top_k});
+                       &(struct op_expert_linear){up, sorted, &m1, &plan, sh->rows, top_k, NULL});
     ops->clamped_swiglu(r.stream, &(struct op_clamped_swiglu){gated, up, pairs, sh->inner,
                                                               sh->interleaved, 7, 1.702f});
     ops->expert_linear(r.stream,
-                       &(struct op_expert_linear){down, gated, &m2, &plan, sh->rows, top_k});
+                       &(struct op_expert_linear){down, gated, &m2, &plan, sh->rows, top_k, NULL});
     ops->expert_combine(r.stream, &(struct op_expert_combine){
                                       out, down, sh->shared ? shared : NULL,
                                       sh->gated ? rig_up(&r, d->gate, sh->rows * 4) : NULL, &plan,
@@ -250,7 +250,7 @@ static void check_stages(const struct shape *sh, const struct data *d, const str
     struct expert_matrix m2 =
         matrices(&r, STORAGE_F32, d->second, d->second_bias, experts, sh->width, sh->inner, false);
     ref->expert_linear(r.ref_stream,
-                       &(struct op_expert_linear){want, sorted, &m1, &plan, sh->rows, top_k});
+                       &(struct op_expert_linear){want, sorted, &m1, &plan, sh->rows, top_k, NULL});
     for (uint32_t p = 0; p < pairs; p++)
         for (uint32_t n = 0; n < up_width; n++) {
             double terms = 40; /* of up to 30 each: outliers; bounded below by the sum of |terms| */
@@ -269,7 +269,7 @@ static void check_stages(const struct shape *sh, const struct data *d, const str
              (rounding(act) * 1.01 + 200 * UNIT_ROUNDOFF) * fabs(want[i]) + 1e-30 +
                  rounding_floor(act));
     ref->expert_linear(r.ref_stream, &(struct op_expert_linear){want, o->gated, &m2, &plan,
-                                                                sh->rows, top_k});
+                                                                sh->rows, top_k, NULL});
     for (size_t i = 0; i < (size_t)pairs * sh->width; i++) {
         double terms = 40, y = want[i];
         for (uint32_t k = 0; k < sh->inner; k++)

@@ -65,7 +65,8 @@ static float *run_experts(struct mixture *m, const uint32_t counts[EXPERTS], flo
     void *xs = rig_values(&r, m->act, x, (size_t)pairs * m->cols),
          *out = rig_alloc(&r, storage_bytes(m->act, values + 3));
     const struct expert_plan plan = {.offsets = rig_up(&r, offsets, sizeof offsets)};
-    r.dev->ops->expert_linear(r.stream, &(struct op_expert_linear){out, xs, &w, &plan, pairs, 1});
+    r.dev->ops->expert_linear(r.stream,
+                              &(struct op_expert_linear){out, xs, &w, &plan, pairs, 1, NULL});
     float *got = rig_down(&r, m->act, out, values + 3);
     for (size_t i = values; i < values + 3; i++)
         if (!isnan(got[i]))
@@ -183,4 +184,65 @@ TEST(rows_find_their_expert_of_16_bits_among_many) {
         check_many_experts(&r, &one, false, most[i]);
         rig_close(&r);
     }
+}
+
+/* ---- with a gate ---- */
+
+/* What the product makes of gates and ups equals, bit for bit, what their own kernel makes of its out. */
+static void check_gated(struct mixture *m, const uint32_t counts[EXPERTS],
+                        const struct expert_gate *gate) {
+    struct rig r = rig_open(m->act);
+    const struct ops *ops = r.dev->ops;
+    uint32_t offsets[EXPERTS + 1] = {0};
+    for (uint32_t e = 0; e < EXPERTS; e++)
+        offsets[e + 1] = offsets[e] + counts[e];
+    const uint32_t pairs = offsets[EXPERTS], width = m->features / 2;
+    const size_t values = (size_t)pairs * width;
+    const struct expert_matrix w = put_experts_up(&r, m);
+    float *x = small_values((size_t)pairs * m->cols);
+    void *xs = rig_values(&r, m->act, x, (size_t)pairs * m->cols),
+         *both = rig_alloc(&r, storage_bytes(m->act, 2 * values)),
+         *apart = rig_alloc(&r, storage_bytes(m->act, values)),
+         *folded = rig_alloc(&r, storage_bytes(m->act, values + 3));
+    const struct expert_plan plan = {.offsets = rig_up(&r, offsets, sizeof offsets)};
+    EXPECT(ops->gates_experts(r.dev, &w, gate));
+    struct op_expert_linear up = {both, xs, &w, &plan, pairs, 1, NULL};
+    ops->expert_linear(r.stream, &up);
+    if (gate->activation)
+        ops->act_mul(r.stream, &(struct op_act_mul){apart, both, pairs, width, ACTIVATION_SILU});
+    else
+        ops->clamped_swiglu(r.stream, &(struct op_clamped_swiglu){apart, both, pairs, width,
+                                                                  gate->interleaved, gate->limit,
+                                                                  gate->alpha});
+    up.out = folded;
+    up.gate = gate;
+    ops->expert_linear(r.stream, &up);
+    float *want = rig_down(&r, m->act, apart, values),
+          *got = rig_down(&r, m->act, folded, values + 3);
+    for (size_t i = 0; i < values + 3; i++)
+        if (i < values ? !same_bits(want + i, got + i, 1) || !isfinite(got[i]) : !isnan(got[i])) {
+            check_fail(__FILE__, __LINE__, "%u rows, %u features of %u: value %zu is %g, not %g",
+                       pairs, m->features, m->cols, i, (double)got[i],
+                       i < values ? (double)want[i] : 0.0);
+            break;
+        }
+    rig_close(&r);
+    free(x), free(want), free(got);
+}
+
+/* Halves: as wide as blocks, no whole line of 8, one segment; gates first, or each before its up. */
+TEST(gates_of_experts_have_the_bits_of_product_and_activation) {
+    static const uint32_t HALVES[][2] = {{64, 64}, {43, 43}, {0, 90}};
+    static const struct expert_gate GATES[] = {
+        {ACTIVATION_SILU, false, 0, 0}, {0, true, 0.02f, 1.702f}, {0, false, 0.05f, 1.702f}};
+    for (uint32_t i = 0; i < ARRAY_LEN(COUNTS) * 3; i++) {
+        const uint32_t *parts = HALVES[i % 3];
+        use_device(i);
+        emu_set_order((int)(i % ORDERS), i + 1);
+        struct mixture m = mixture_new(TYPES[1 + i % 2], parts, i % 2 ? 8 : 72, i / 2 % 2);
+        check_gated(&m, COUNTS[i / 3], &GATES[(i + i / 3) % 3]);
+        mixture_free(&m);
+    }
+    emu_set_order(0, 1);
+    emu_set_device(90, 90);
 }

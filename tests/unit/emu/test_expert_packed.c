@@ -77,7 +77,8 @@ static float *run_experts(const struct mixture *m, const uint32_t counts[EXPERTS
     void *xs = rig_values(&r, m->act, x, (size_t)pairs * m->cols),
          *out = rig_alloc(&r, storage_bytes(m->act, (size_t)pairs * FEATURES));
     const struct expert_plan plan = {.offsets = rig_up(&r, offsets, sizeof offsets)};
-    r.dev->ops->expert_linear(r.stream, &(struct op_expert_linear){out, xs, &w, &plan, pairs, 1});
+    r.dev->ops->expert_linear(r.stream,
+                              &(struct op_expert_linear){out, xs, &w, &plan, pairs, 1, NULL});
     float *got = rig_down(&r, m->act, out, (size_t)pairs * FEATURES);
     if (alike) {
         for (uint32_t e = 0; e < EXPERTS; e++) {

@@ -151,7 +151,7 @@ TEST(row_operations_take_any_number_of_rows) {
                                         .experts = memory,
                                         .packed = experts[i].packed};
         ops->expert_linear(r.stream,
-                           &(struct op_expert_linear){memory, memory, &w, &plan, MANY, TOP});
+                           &(struct op_expert_linear){memory, memory, &w, &plan, MANY, TOP, NULL});
         fits("expert_linear");
     }
     struct kv_view latents = kv;

@@ -152,7 +152,8 @@ static void check_experts(struct rig *r, struct table *t) {
     /* the last row, of expert 1, is the first, of expert 0 */
     memcpy(x + 4 * COLS, x, COLS * sizeof *x);
     void *xs = rig_up(r, x, (size_t)PAIRS * COLS * 4), *out = rig_alloc(r, PAIRS * ROWS * 4);
-    r->dev->ops->expert_linear(r->stream, &(struct op_expert_linear){out, xs, &w, &plan, PAIRS, 1});
+    r->dev->ops->expert_linear(r->stream,
+                               &(struct op_expert_linear){out, xs, &w, &plan, PAIRS, 1, NULL});
     r->ref->ops->linear(
         r->ref_stream,
         &(struct op_linear){.out = want, .x = x, .w = &t->host, .rows = PAIRS, .out_stride = ROWS});

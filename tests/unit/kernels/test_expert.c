@@ -277,14 +277,14 @@ static float *run_mixture(struct bench *b, const struct mixture *m, const float 
     ops->expert_gather(b->stream, &(struct op_expert_gather){sorted, x, &p.plan, rows, top_k,
                                                              m->width, weigh_input, NULL});
     ops->expert_linear(b->stream,
-                       &(struct op_expert_linear){up, sorted, &m->up, &p.plan, rows, top_k});
+                       &(struct op_expert_linear){up, sorted, &m->up, &p.plan, rows, top_k, NULL});
     ops->act_mul(b->stream, &(struct op_act_mul){.out = gated,
                                                  .gate_up = up,
                                                  .rows = pairs,
                                                  .width = m->inner,
                                                  .activation = ACTIVATION_SILU});
     ops->expert_linear(
-        b->stream, &(struct op_expert_linear){sorted, gated, &m->down, &p.plan, rows, top_k});
+        b->stream, &(struct op_expert_linear){sorted, gated, &m->down, &p.plan, rows, top_k, NULL});
     ops->expert_combine(b->stream,
                         &(struct op_expert_combine){out, sorted, shared, shared_gate, &p.plan, rows,
                                                     top_k, m->width, !weigh_input, NULL});
