@@ -93,7 +93,7 @@ static __global__ __launch_bounds__(THREADS) void expert_combine_norm_kernel(
 
     /* 1. the residual, and its squares; of a row wider than ONCE the first values are kept */
     float kept[NORM_GROUP];
-    auto take = [&](float h[NORM_GROUP], uint32_t first) {
+    auto sum_up = [&](float h[NORM_GROUP], uint32_t first) {
         const uint32_t group = first / NORM_GROUP;
         squares[group] = take_group<A>(h, row + first, y + first, beside ? beside + first : NULL,
                                        choices, width, to.scale);
@@ -101,10 +101,10 @@ static __global__ __launch_bounds__(THREADS) void expert_combine_norm_kernel(
             to.squares[(size_t)t * groups + group] = squares[group];
     };
     if (mine < width)
-        take(kept, mine);
+        sum_up(kept, mine);
     for (uint32_t first = ONCE + mine; first < width; first += ONCE) {
         float h[NORM_GROUP];
-        take(h, first);
+        sum_up(h, first);
     }
     if (!to.out)
         return;

@@ -59,19 +59,25 @@ for arch in $others; do
         continue
     fi
     wrong=''
-    for file in linear=18 linear_packed_mma=54 expert_packed=54 expert_mma=8 attention_prompt=18 attention_decode=16 attention_decode_narrow=10 attention_decode_narrow_f16=10; do
+    for file in linear=18 linear_packed_mma=54 expert_packed=54 expert_mma=16 attention_prompt=18 attention_decode=16 attention_decode_narrow=10 attention_decode_narrow_f16=10; do
         object=$work/${file%=*}.$arch.o
         [ ! -f "$object" ] || wrong="$wrong$(python3 tests/machine_code_mma.py "$CUOBJDUMP" "$object" "${file#*=}" 2>&1 | tr '\n' ';')"
     done
     if [ -z "$wrong" ]; then ok "nvcc.machine_code_$arch"; else not_ok "nvcc.machine_code_$arch" "$wrong"; fi
 done
 # Experts take the same loops on Hopper.
-for file in expert_packed=54 expert_mma=8; do
+for file in expert_packed=54 expert_mma=16; do
     object=$work/${file%=*}.sm_90a.o
     [ -f "$object" ] && need_cuobjdump || continue
     wrong=$(python3 tests/machine_code_mma.py "$CUOBJDUMP" "$object" "${file#*=}" 2>&1 | tr '\n' ';')
     if [ -z "$wrong" ]; then ok "nvcc.machine_code_${file%=*}"; else not_ok "nvcc.machine_code_${file%=*}" "$wrong"; fi
 done
+# The small kernels between a layer's products: instructions in all.
+small=("$work"/{route,rope,expert,expert_norm}.sm_90a.o)
+if [ -f "${small[0]}" ] && [ -f "${small[1]}" ] && [ -f "${small[2]}" ] && [ -f "${small[3]}" ] && need_cuobjdump; then
+    wrong=$(python3 tests/machine_code_small.py "$CUOBJDUMP" "${small[@]}" 2>&1 | tr '\n' ';')
+    if [ -z "$wrong" ]; then ok nvcc.machine_code_small; else not_ok nvcc.machine_code_small "$wrong"; fi
+fi
 # The hot loops of the product for Hopper: HGMMA, bulk copies, a budget of instructions (docs/gpu-registers.md).
 if [ ! -f "$work/linear_hopper.sm_90a.o" ]; then
     not_ok nvcc.machine_code "linear_hopper.cu does not compile"
