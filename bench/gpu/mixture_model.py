@@ -35,13 +35,22 @@ SHARED = 128 * CLOCK  # bytes a second of an SM's shared memory: ldmatrix reads 
 # What a block needs before its first weights are asked for: offsets and the expert's description out of L2 (0.6), then their first bytes. Blocks
 # of the first wave have that while the kernel ahead runs; of later ones it passes beside the other blocks that their SM holds.
 BEGINS = 0.7e-6 + FIRST
-# A warp chooses a row's experts: logits out of L2 (0.6), exponentials, a tree for each choice (150 clocks), then one lane the weights (loads out
-# of L2 one behind the other, four at a time: 0.3 each).
-CHOICE, CHOICES = 1.0e-6, (150 / CLOCK, 0.15e-6)
-# A warp sorts an expert's pairs: 32 at a time it counts the lower ones (60 clocks), then finds its own (110).
-SORT, SORTED = 1.0e-6, 170 / CLOCK
+# A warp chooses a row's experts (kernels/cuda/route.cu): logits out of L2 (0.6), exponentials, a tree for each choice (150 clocks), then a lane each
+# the weights: their logits out of L2 again (0.3), two sums in order out of shared memory (0.1).
+CHOICE, CHOICES, WEIGHTS = 1.0e-6, 150 / CLOCK, 0.4e-6
+# The block that has chosen sorts: masks, counts and first places over five barriers (0.05 each), an exchange of lanes, stores.
+SORTED_AT_ONCE = 0.5e-6
+# A block of its own: what is chosen out of L2 (0.6), the same, and for each further 512 pairs loads, an atomic, counts of bits and stores (0.15).
+SORT, SORTED_PAIRS = 1.1e-6, (512, 0.15e-6)
+# Past SORTED_ROWS a warp sorts an expert's pairs: 32 at a time it counts the lower ones (60 clocks), then finds its own (110).
+SORT_ALL, SORTED_ALL, SORTED_ROWS = 1.0e-6, 170 / CLOCK, 512
+ONCE_ROWS, ROUTE_SHARED = 32, 48 * 1024
+# Of the rotation's kernel where it norms heads: squares of a warp's lanes, the root, a head's way through shared memory.
+HEADS_NORMED = 0.2e-6
+# Of a product with a gate: exponentials of the sums that a thread has, before its stores.
+GATED = 0.1e-6
 # Kernels of a layer whose time is a launch's and a few loads', and those of experts.
-SMALL = ("norms of heads", "rope, kv", "norms", "router", "choice", "sort", "gather", "activation", "combine")
+SMALL = ("rope, kv", "norms", "router", "choice, sort", "sort", "gather", "activation", "combine")
 EXPERTS = ("experts' gate and up", "experts' down")
 # Decode attention, a warp's instructions for 256 positions by head size (docs/gpu-registers.md).
 DECODE = {64: 2885, 128: 3322}
@@ -69,6 +78,20 @@ def tokens_of(m, rows):
     if m["kind"] == "bf16":
         return 8 if each < 4 else 32 if each < 24 else 64 if each < 96 else 128
     return 8 if each < 4 else 32 if each < 24 else 64
+
+
+def chosen_and_sorted(m, rows):
+    """Kernels that choose experts and sort rows by them: name -> (seconds, what binds, launches)."""
+    turns, pairs = math.ceil(rows / (SMS * 32)), rows * m["top"]
+    choice = CHOICE + turns * m["top"] * CHOICES + WEIGHTS + EDGE
+    shared = rows * (m["experts"] * 14 + m["top"] * 8) + m["experts"] * 8
+    if rows <= ONCE_ROWS and shared <= ROUTE_SHARED:
+        return {"choice, sort": (choice + SORTED_AT_ONCE, "one block", 1)}
+    if rows <= SORTED_ROWS:
+        sort = SORT + (math.ceil(pairs / SORTED_PAIRS[0]) - 1) * SORTED_PAIRS[1] + EDGE
+        return {"choice, sort": (choice, "one warp a row", 1), "sort": (sort, "one block", 1)}
+    sort = SORT_ALL + math.ceil(pairs / 32) * SORTED_ALL + EDGE
+    return {"choice, sort": (choice, "one warp a row", 1), "sort": (sort, "one warp an expert", 1)}
 
 
 def expert_product(m, features, cols, rows):
@@ -99,7 +122,7 @@ def expert_product(m, features, cols, rows):
 
 
 def decode_attention(m, rows, context):
-    """As step_model.attention; nothing of it passes beside the product of Q, K and V, behind which a kernel norms heads and rotates."""
+    """As step_model.attention; nothing of it passes beside the product of Q, K and V, behind which a kernel norms heads, where they are normed, and rotates."""
     steps = rows * m["kv_heads"] * math.ceil(context / 256)
     positions = min(context, 256)
     seconds = {
@@ -143,9 +166,9 @@ def lines(m, rows, context, prompt=False):
         out[name] = (seconds, binds, 1)
 
     dense("qkv", heads, hidden, m["dense"], folded)
-    if m["norms"]:
-        out["norms of heads"] = (2 * small(rows, heads * 2), "launches", 2)
-    out["rope, kv"] = (small(rows, heads * 4), "launches", 1)
+    out["rope, kv"] = (small(rows, heads * 4) + (HEADS_NORMED if m["norms"] else 0), "launches", 1)
+    if folded and not m["norms"]:
+        out["rope, kv"] = (step_model.ROPED, "an exchange", 0)
     if prompt:
         out["attention"] = (*prompt_attention(m, rows, context), 1)
     else:
@@ -153,16 +176,18 @@ def lines(m, rows, context, prompt=False):
         some = decode_attention(m, rows, min(context, m["window"] or context))
         out["attention"] = ((whole[0] + some[0]) / 2, whole[1], 1)
     dense("o", hidden, m["heads"] * m["dim"], m["dense"])
-    out["norms"] = ((step_model.NORMED if folded else small(rows, hidden * 12)) + small(rows, hidden * 12), "launches", 1 if folded else 2)
-    dense("router", m["experts"], hidden, "bf16")
-    turns = math.ceil(rows / (SMS * 32))
-    out["choice"] = (CHOICE + turns * m["top"] * sum(CHOICES) + EDGE, "one warp a row", 1)
-    out["sort"] = (SORT + math.ceil(pairs / 32) * SORTED + EDGE, "one warp an expert", 1)
-    out["gather"] = (small(pairs, hidden * 4), "launches", 1)
-    out["experts' gate and up"] = (*expert_product(m, 2 * width, hidden, rows), 1)
-    out["activation"] = (small(pairs, width * 6), "launches", 1)
+    # Behind O the norm adds to the residual, or the products around it make it; the one ahead of QKV is made with the sum of experts, or by QKV's.
+    out["norms"] = (2 * step_model.NORMED, "launches", 0) if folded else (small(rows, hidden * 12), "launches", 1)
+    dense("router", m["experts"], hidden, "bf16", folded)
+    out |= chosen_and_sorted(m, rows)
+    out["gather"] = (small(pairs, hidden * (6 if folded else 4)), "launches", 1)
+    gates = m["kind"] == "bf16"  # others have a kernel for the activation
+    seconds, binds = expert_product(m, 2 * width, hidden, rows)
+    out["experts' gate and up"] = (seconds + (GATED if gates else 0), binds, 1)
+    if not gates:
+        out["activation"] = (small(pairs, width * 6), "launches", 1)
     out["experts' down"] = (*expert_product(m, hidden, width, rows), 1)
-    out["combine"] = (small(rows, (m["top"] + 1) * hidden * 2), "launches", 1)
+    out["combine"] = (small(rows, (m["top"] * 2 + 8 + (0 if folded else 2)) * hidden), "launches", 1)
     return out
 
 
@@ -216,7 +241,8 @@ def main():
             layers = [step(m, rows, context)[3] for rows in (1, 8, 64, 256)]
             for line in layers[0] | layers[3]:
                 figures = " | ".join(f"{of[line][0] * 1e6:.1f}" if line in of else "-" for of in layers)
-                print(f"| {line} | {figures} | {layers[0][line][1]}, {layers[2][line][1]} |")
+                binds = ", ".join(layers[i][line][1] if line in layers[i] else "-" for i in (0, 2))
+                print(f"| {line} | {figures} | {binds} |")
             print()
         for name, m in MODELS.items():
             print(f"| {name}: ms of 8192 tokens | chunks of 2048 | 8192 | binds |\n| --- | --- | --- | --- |")
