@@ -11,120 +11,29 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/spin.h"
-#include "worker/comm_wait.h"
-
-enum { AREA_BYTES = 1 << 18, AREAS = 2, LINE = 64, SLICE_MS = 5 };
-
-/* ---- the segment ---- */
-
-struct rank_line {
-    _Alignas(LINE) struct comm_bell bell;
-    _Atomic uint64_t posted; /* chunks this rank has put into its areas */
-    _Atomic uint64_t taken;  /* records this rank has read */
-    uint64_t unit;           /* written before it is present */
-    _Alignas(8) char card[COMM_CARD_MAX];
-};
-
-struct segment {
-    _Alignas(LINE) _Atomic uint64_t present; /* bit of each rank that is in */
-    _Atomic uint64_t layout;                 /* hash of what all must agree on; 0: not told yet */
-    _Atomic uint32_t broken;                 /* somebody has given up */
-    _Alignas(LINE) _Atomic uint64_t records; /* posted */
-    _Atomic uint64_t shared_len;             /* 0: not given yet */
-    char shared[COMM_SHARED_MAX];
-    struct rank_line ranks[COMM_RANKS_MAX];
-};
-
-/* A byte ring from one rank to its successor in the next stage. */
-struct channel {
-    _Alignas(LINE) _Atomic uint64_t head; /* bytes written */
-    _Alignas(LINE) _Atomic uint64_t tail; /* bytes read */
-    _Alignas(LINE) char data[];
-};
-
-struct comm {
-    struct comm_config config;
-    struct comm_place place;
-    /* place in the segment; the stage's ranks are [first, first + tp); of all */
-    uint32_t self, first, count;
-    struct segment *segment;
-    uint64_t bytes;
-    bool owned, own_memory;
-    struct mesh *mesh;      /* NULL: all share the segment */
-    bool spread;            /* it has met: what is put into the segment goes to the others */
-    uint64_t chunk, record; /* next to post; next to post or to take */
-    int failed;
-    char why[128];
-};
-
-static uint64_t round_up(uint64_t n) {
-    return (n + LINE - 1) / LINE * LINE;
-}
-static uint64_t channel_stride(const struct comm_config *f) {
-    return sizeof(struct channel) + round_up(f->channel_bytes);
-}
-static uint64_t record_stride(const struct comm_config *f) {
-    return round_up(16 + (uint64_t)f->record_max * 8);
-}
-static uint64_t areas_at(void) {
-    return sizeof(struct segment);
-}
-static uint64_t channels_at(const struct comm_config *f) {
-    return areas_at() + (uint64_t)f->place.tp * f->place.pp * AREAS * AREA_BYTES;
-}
-static uint64_t records_at(const struct comm_config *f) {
-    return channels_at(f) + (uint64_t)(f->place.pp - 1) * f->place.tp * channel_stride(f);
-}
+#include "worker/comm_segment.h"
 
 uint64_t comm_segment_bytes(const struct comm_config *f) {
     return records_at(f) + COMM_RECORDS * record_stride(f);
 }
 
-static char *area_of(const struct comm *c, uint32_t rank, uint64_t chunk) {
-    return (char *)c->segment + areas_at() + ((uint64_t)rank * AREAS + chunk % AREAS) * AREA_BYTES;
-}
-static struct channel *channel_from(const struct comm *c, uint32_t rank) {
-    return (struct channel *)(void *)((char *)c->segment + channels_at(&c->config) +
-                                      rank * channel_stride(&c->config));
-}
-static char *record_at(const struct comm *c, uint64_t number) {
-    return (char *)c->segment + records_at(&c->config) +
-           number % COMM_RECORDS * record_stride(&c->config);
-}
-
 /* ---- to ranks on other hosts ---- */
 
-/* What a rank sends of what it has put into its segment. */
-enum frame_kind {
-    FRAME_BROKEN, /* it has given up */
-    FRAME_SHARED, /* from the first rank to all: the bytes */
-    FRAME_CHUNK,  /* to its stage; number: of the chunk; the bytes of its area */
-    FRAME_STAGE,  /* to the next stage; number: the ring's head before these bytes */
-    FRAME_TAIL,   /* back; number: the ring's tail */
-    FRAME_RECORD, /* from who samples to all; number: of the record; as it lies there */
-    FRAME_TAKEN   /* back; number: records taken */
-};
-
-static int fail(struct comm *c, int code, const char *why);
-
-static void publish(struct comm *c, uint32_t to, enum frame_kind kind, uint64_t number,
-                    struct bytes data) {
+void comm_publish(struct comm *c, uint32_t to, enum frame_kind kind, uint64_t number,
+                  struct bytes data) {
     if (c->spread && to != c->self && mesh_send(c->mesh, to, kind, number, data) &&
         kind != FRAME_BROKEN)
-        fail(c, ERR_MEMORY, "no memory for what goes to another host");
+        comm_fail(c, ERR_MEMORY, "no memory for what goes to another host");
 }
 
-static void publish_to_all(struct comm *c, enum frame_kind kind, uint64_t number,
-                           struct bytes data) {
+void comm_publish_to_all(struct comm *c, enum frame_kind kind, uint64_t number, struct bytes data) {
     for (uint32_t i = 0; c->spread && i < c->count; i++)
-        publish(c, i, kind, number, data);
+        comm_publish(c, i, kind, number, data);
 }
 
 /* ---- waiting ---- */
 
-typedef bool (*ready_fn)(const struct comm *c, uint64_t goal);
-
-static int fail(struct comm *c, int code, const char *why) {
+int comm_fail(struct comm *c, int code, const char *why) {
     if (c->failed)
         return c->failed;
     c->failed = code;
@@ -132,21 +41,21 @@ static int fail(struct comm *c, int code, const char *why) {
     atomic_store(&c->segment->broken, 1);
     for (uint32_t i = 0; i < c->count; i++)
         comm_bell_ring(&c->segment->ranks[i].bell);
-    publish_to_all(c, FRAME_BROKEN, 0, (struct bytes){0});
+    comm_publish_to_all(c, FRAME_BROKEN, 0, (struct bytes){0});
     return code;
 }
 
 static int check_segment(struct comm *c, int64_t end_ms) {
     if (c->config.stopped && c->config.stopped(c->config.ctx))
-        return fail(c, ERR_CLOSED, "told to stop");
+        return comm_fail(c, ERR_CLOSED, "told to stop");
     if (atomic_load(&c->segment->broken))
-        return fail(c, ERR_CLOSED, "another rank has given up");
+        return comm_fail(c, ERR_CLOSED, "another rank has given up");
     if (clock_ms() >= end_ms)
-        return fail(c, ERR_TIMEOUT, "another rank did not answer in time");
+        return comm_fail(c, ERR_TIMEOUT, "another rank did not answer in time");
     return 0;
 }
 
-static bool spin(const struct comm *c, ready_fn ready, uint64_t goal) {
+static bool spin(const struct comm *c, comm_ready ready, uint64_t goal) {
     int64_t end_us = clock_us() + c->config.spin_us;
     do {
         for (int i = 0; i < 32; i++) {
@@ -158,7 +67,7 @@ static bool spin(const struct comm *c, ready_fn ready, uint64_t goal) {
     return false;
 }
 
-static int wait_until(struct comm *c, ready_fn ready, uint64_t goal, int64_t limit_ms) {
+int comm_wait_until(struct comm *c, comm_ready ready, uint64_t goal, int64_t limit_ms) {
     if (c->failed)
         return c->failed;
     if (ready(c, goal) || spin(c, ready, goal))
@@ -195,8 +104,8 @@ static bool all_present(const struct comm *c, uint64_t goal) {
 
 /* What must be equal, hashed. Never 0. */
 static uint64_t layout_of(const struct comm_config *f) {
-    uint64_t words[] = {f->place.tp, f->place.pp,  f->channel_bytes,      f->record_max,
-                        AREA_BYTES,  COMM_RECORDS, sizeof(struct segment)};
+    uint64_t words[] = {f->place.tp, f->place.pp,  f->channel_bytes,           f->record_max,
+                        AREA_BYTES,  COMM_RECORDS, sizeof(struct comm_segment)};
     return hash64(words, sizeof words, 0) | 1;
 }
 
@@ -234,7 +143,7 @@ static int open_segment(struct comm *c, struct error *err) {
 /* ---- from ranks on other hosts ---- */
 
 static bool take_bytes(struct comm *c, const struct mesh_frame *f) {
-    struct channel *ch = channel_from(c, f->from);
+    struct comm_channel *ch = channel_from(c, f->from);
     size_t size = c->config.channel_bytes, n = f->data.len;
     uint64_t head = atomic_load(&ch->head), tail = atomic_load(&ch->tail);
     size_t at = head % size; /* its ring is as long: no frame goes past the end */
@@ -246,7 +155,7 @@ static bool take_bytes(struct comm *c, const struct mesh_frame *f) {
 }
 
 static bool take_frame(struct comm *c, const struct mesh_frame *f) {
-    struct segment *s = c->segment;
+    struct comm_segment *s = c->segment;
     struct rank_line *line = &s->ranks[f->from];
     uint32_t tp = c->place.tp, sampler = (c->place.pp - 1) * tp;
     switch ((enum frame_kind)f->kind) {
@@ -311,7 +220,7 @@ static int take_greetings(struct comm *c, struct error *err) {
     for (uint32_t i = 0; i < c->count; i++) {
         memcpy(&g, mesh_greeting(c->mesh, i), sizeof g);
         if (g.layout != layout_of(&c->config))
-            return error_set(err, fail(c, ERR_INVALID, "sizes differ"),
+            return error_set(err, comm_fail(c, ERR_INVALID, "sizes differ"),
                              "the ranks of this replica were started with different sizes");
         c->segment->ranks[i].unit = g.unit;
         memcpy(c->segment->ranks[i].card, g.card, sizeof g.card);
@@ -343,7 +252,7 @@ static int join_over_hosts(struct comm *c, struct error *err) {
         if (!rc)
             met = mesh_form(c->mesh, SLICE_MS);
         if (met < 0)
-            rc = fail(c, met, "what one of them said makes no sense");
+            rc = comm_fail(c, met, "what one of them said makes no sense");
     }
     if (c->config.waiting)
         atomic_store(c->config.waiting, false);
@@ -359,7 +268,7 @@ static int join(struct comm *c, struct error *err) {
     uint64_t all = c->count == 64 ? UINT64_MAX : ((uint64_t)1 << c->count) - 1, none = 0;
     uint64_t layout = layout_of(&c->config);
     if (!atomic_compare_exchange_strong(&c->segment->layout, &none, layout) && none != layout) {
-        fail(c, ERR_INVALID, "sizes differ");
+        comm_fail(c, ERR_INVALID, "sizes differ");
         return error_set(err, ERR_INVALID,
                          "the ranks of this replica were started with different sizes");
     }
@@ -369,7 +278,7 @@ static int join(struct comm *c, struct error *err) {
     atomic_fetch_or(&c->segment->present, (uint64_t)1 << c->self);
     for (uint32_t i = 0; i < c->count; i++)
         comm_bell_ring(&c->segment->ranks[i].bell);
-    int rc = wait_until(c, all_present, all, c->config.form_ms);
+    int rc = comm_wait_until(c, all_present, all, c->config.form_ms);
     return rc ? error_set(err, rc, "the replica's ranks did not meet: %s", c->why) : 0;
 }
 
@@ -461,7 +370,7 @@ void comm_free(struct comm **out) {
     if (!c)
         return;
     if (c->segment)
-        fail(c, ERR_CLOSED, "left");
+        comm_fail(c, ERR_CLOSED, "left");
     mesh_close(&c->mesh);
     if (c->owned)
         munmap(c->segment, c->bytes);
@@ -503,7 +412,7 @@ int comm_look(struct comm *c, int64_t end_ms) {
 }
 
 int comm_give_up(struct comm *c, int code, const char *why) {
-    return fail(c, code, why);
+    return comm_fail(c, code, why);
 }
 
 static bool is_shared(const struct comm *c, uint64_t goal) {
@@ -517,9 +426,9 @@ int comm_share(struct comm *c, void *bytes, size_t len) {
         atomic_store(&c->segment->shared_len, len);
         for (uint32_t i = 1; i < c->count; i++)
             comm_bell_ring(&c->segment->ranks[i].bell);
-        publish_to_all(c, FRAME_SHARED, 0, bytes_of(bytes, len));
+        comm_publish_to_all(c, FRAME_SHARED, 0, bytes_of(bytes, len));
     }
-    int rc = wait_until(c, is_shared, len, c->config.timeout_ms);
+    int rc = comm_wait_until(c, is_shared, len, c->config.timeout_ms);
     if (!rc)
         memcpy(bytes, c->segment->shared, len);
     return rc;
@@ -543,8 +452,8 @@ static int exchange(struct comm *c, const void *mine, size_t bytes) {
     atomic_store_explicit(&c->segment->ranks[c->self].posted, c->chunk + 1, memory_order_release);
     ring_stage(c);
     for (uint32_t i = c->first; c->spread && i < c->first + c->place.tp; i++)
-        publish(c, i, FRAME_CHUNK, c->chunk, bytes_of(mine, bytes));
-    return wait_until(c, stage_posted, c->chunk + 1, c->config.timeout_ms);
+        comm_publish(c, i, FRAME_CHUNK, c->chunk, bytes_of(mine, bytes));
+    return comm_wait_until(c, stage_posted, c->chunk + 1, c->config.timeout_ms);
 }
 
 static void sum_f32(const struct comm *c, float *x, size_t count) {
@@ -601,116 +510,4 @@ int comm_gather(struct comm *c, const void *mine, void *const *out, const size_t
         }
     }
     return c->failed;
-}
-
-/* ---- from stage to stage ---- */
-
-static bool channel_has_room(const struct comm *c, uint64_t goal) {
-    return goal - atomic_load_explicit(&channel_from(c, c->self)->tail, memory_order_acquire) <
-           c->config.channel_bytes;
-}
-
-static bool channel_has_data(const struct comm *c, uint64_t goal) {
-    return atomic_load_explicit(&channel_from(c, c->self - c->place.tp)->head,
-                                memory_order_acquire) > goal;
-}
-
-int comm_send(struct comm *c, const void *data, size_t bytes) {
-    CHECK(c->place.stage + 1 < c->place.pp);
-    struct channel *ch = channel_from(c, c->self);
-    size_t size = c->config.channel_bytes;
-    for (size_t done = 0; done < bytes;) {
-        uint64_t head = atomic_load_explicit(&ch->head, memory_order_relaxed);
-        int rc = wait_until(c, channel_has_room, head, c->config.timeout_ms);
-        if (rc)
-            return rc;
-        size_t room = size - (size_t)(head - atomic_load_explicit(&ch->tail, memory_order_acquire));
-        size_t at = head % size, n = MIN(MIN(bytes - done, room), size - at);
-        n = MIN(n, (size_t)MESH_FRAME_MAX);
-        memcpy(ch->data + at, (const char *)data + done, n);
-        atomic_store_explicit(&ch->head, head + n, memory_order_release);
-        comm_bell_ring(&c->segment->ranks[c->self + c->place.tp].bell);
-        publish(c, c->self + c->place.tp, FRAME_STAGE, head,
-                bytes_of((const char *)data + done, n));
-        done += n;
-    }
-    return c->failed;
-}
-
-int comm_receive(struct comm *c, void *data, size_t bytes) {
-    CHECK(c->place.stage > 0);
-    struct channel *ch = channel_from(c, c->self - c->place.tp);
-    size_t size = c->config.channel_bytes;
-    for (size_t done = 0; done < bytes;) {
-        uint64_t tail = atomic_load_explicit(&ch->tail, memory_order_relaxed);
-        int rc = wait_until(c, channel_has_data, tail, c->config.timeout_ms);
-        if (rc)
-            return rc;
-        size_t there = (size_t)(atomic_load_explicit(&ch->head, memory_order_acquire) - tail);
-        size_t at = tail % size, n = MIN(MIN(bytes - done, there), size - at);
-        memcpy((char *)data + done, ch->data + at, n);
-        atomic_store_explicit(&ch->tail, tail + n, memory_order_release);
-        comm_bell_ring(&c->segment->ranks[c->self - c->place.tp].bell);
-        publish(c, c->self - c->place.tp, FRAME_TAIL, tail + n, (struct bytes){0});
-        done += n;
-    }
-    return c->failed;
-}
-
-/* ---- records ---- */
-
-static bool record_has_room(const struct comm *c, uint64_t goal) {
-    for (uint32_t i = 0; i < c->count; i++)
-        if (i != c->self &&
-            atomic_load_explicit(&c->segment->ranks[i].taken, memory_order_acquire) +
-                    COMM_RECORDS <=
-                goal)
-            return false;
-    return true;
-}
-
-static bool record_is_there(const struct comm *c, uint64_t goal) {
-    return atomic_load_explicit(&c->segment->records, memory_order_acquire) > goal;
-}
-
-int comm_post(struct comm *c, const struct comm_record *record) {
-    CHECK(c->place.rank == 0 && c->place.stage + 1 == c->place.pp &&
-          record->count <= c->config.record_max);
-    int rc = wait_until(c, record_has_room, c->record, c->config.timeout_ms);
-    if (rc)
-        return rc;
-    char *p = record_at(c, c->record);
-    size_t column = record->count * sizeof(uint32_t);
-    memcpy(p, &record->plan_number, 8);
-    memcpy(p + 8, &record->count, 4);
-    if (column) {
-        memcpy(p + 16, record->tokens, column);
-        memcpy(p + 16 + column, record->status, column);
-    }
-    atomic_store_explicit(&c->segment->records, ++c->record, memory_order_release);
-    for (uint32_t i = 0; i < c->count; i++)
-        if (i != c->self)
-            comm_bell_ring(&c->segment->ranks[i].bell);
-    publish_to_all(c, FRAME_RECORD, c->record - 1, bytes_of(p, 16 + 2 * column));
-    return c->failed;
-}
-
-int comm_read(struct comm *c, bool wait, struct comm_record *record) {
-    if (!wait && !c->failed && !record_is_there(c, c->record))
-        return 0;
-    int rc = wait_until(c, record_is_there, c->record, c->config.timeout_ms);
-    if (rc)
-        return rc;
-    const char *p = record_at(c, c->record);
-    memcpy(&record->plan_number, p, 8);
-    memcpy(&record->count, p + 8, 4);
-    if (record->count > c->config.record_max)
-        return fail(c, ERR_INVALID, "a record is out of bounds");
-    size_t column = record->count * sizeof(uint32_t);
-    memcpy(record->tokens, p + 16, column);
-    memcpy(record->status, p + 16 + column, column);
-    atomic_store_explicit(&c->segment->ranks[c->self].taken, ++c->record, memory_order_release);
-    comm_bell_ring(&c->segment->ranks[(c->place.pp - 1) * c->place.tp].bell);
-    publish(c, (c->place.pp - 1) * c->place.tp, FRAME_TAKEN, c->record, (struct bytes){0});
-    return c->failed ? c->failed : 1;
 }
