@@ -632,6 +632,14 @@ int loader_mxfp4(struct loader *l, struct matrix *m, enum weight_role blocks,
         return out_of_memory(l, size);
     for (uint32_t r = 0; r < own.count; r++) {
         size_t at = ((size_t)l->expert * rows + own.first + r) * row_blocks + own_cols.first / 32;
+        if (memchr(s->data + at, MXFP4_NO_NUMBER, own_cols.count / 32)) {
+            mem_free(host);
+            return error_set(
+                l->err, ERR_INVALID,
+                "'%s' has a scale of 255 in row %llu of expert %u, which is no number; "
+                "the file is damaged or was written wrongly",
+                s->name, (unsigned long long)(own.first + r), l->expert);
+        }
         mxfp4_pack(host + r * row_size, b->data + at * 16, s->data + at, own_cols.count / 32);
     }
     *m = (struct matrix){.type = STORAGE_MXFP4,

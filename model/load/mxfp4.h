@@ -14,6 +14,8 @@
 #include "base/base.h"
 
 enum { MXFP4_VALUES_EACH = 32, MXFP4_BLOCK = 16, MXFP4_SIZE = 17 };
+/* A scale that is none (OCP Microscaling 1.0: of E8M0 the only NaN). Devices do not look for it. */
+enum { MXFP4_NO_NUMBER = 255 };
 
 /* out: [count, 17]. */
 void mxfp4_pack(uint8_t *out, const uint8_t *blocks, const uint8_t *scales, size_t count);

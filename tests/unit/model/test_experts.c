@@ -149,6 +149,23 @@ TEST(mxfp4_experts_have_the_bits_of_their_values) {
     free(values);
 }
 
+/* The last byte of the file is the scale of the last expert's last block. */
+TEST(an_mxfp4_scale_that_is_no_number_is_refused_by_name) {
+    char dir[] = "/tmp/trireme-mxfp4-XXXXXX", path[sizeof dir + 32];
+    struct rig r;
+    struct error err = {0};
+    if (!mkdtemp(dir))
+        abort();
+    put_mxfp4_model(dir, true);
+    snprintf(path, sizeof path, "%s/model.safetensors", dir);
+    FILE *file = fopen(path, "r+b");
+    EXPECT(file && !fseek(file, -1, SEEK_END) && fputc(255, file) == 255 && !fclose(file));
+    EXPECT(!rig_open(&r, dir, NULL, 1, STORAGE_F32, 16, &err));
+    EXPECT(strstr(err.text, "'model.layers.1.mlp.experts.down_proj_scales' has a scale of 255"));
+    rig_close(&r);
+    golden_drop_dir(dir);
+}
+
 /* ---- configs ---- */
 
 TEST(a_router_that_is_not_the_familys_is_refused_by_name) {
