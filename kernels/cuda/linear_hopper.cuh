@@ -277,20 +277,30 @@ static __device__ __forceinline__ void put_residual(const struct product &p, con
 
 /* ---- rows of Q, K and V, rotated and put into the cache ---- */
 
-/* The block's 64 features are 32 pairs, `half` and `half` of the head's dims: its threads 64 apart have
- * those of a pair. Head size 64: a tile is a head. 128: tiles 2 i and 2 i + 1 are one, and the block has
- * the first, or the second, 32 rows of both. */
-struct rope_place {
-    uint32_t head, first; /* dims first .. first + 31, and as many half a head on */
-    static __device__ __forceinline__ rope_place of_tile(const struct product &p, uint32_t tile) {
-        return p.rope.kv.head_dim == 64 ? rope_place{tile, 0} : rope_place{tile / 2, tile % 2 * 32};
+/* Head size 64: the block's 64 features are a head, and its threads 64 apart have the dims of a pair. 128:
+ * tiles 2 i and 2 i + 1 are one, and the block has the first, or the second, 32 rows of both, as above;
+ * WHOLE: it has a tile, and its neighbour in the cluster the other dim of each pair. */
+template <bool WHOLE> struct rope_place_of {
+    uint32_t head,
+        first; /* dims first .. first + 31, and as many half a head on; WHOLE: 64 from there */
+    static __device__ __forceinline__ rope_place_of of_tile(const struct product &p,
+                                                            uint32_t tile) {
+        if (WHOLE)
+            return {tile / 2, tile % 2 * TILE};
+        return p.rope.kv.head_dim == 64 ? rope_place_of{tile, 0}
+                                        : rope_place_of{tile / 2, tile % 2 * 32};
     }
     /* The dim that is the thread's sum i of four, 0 or 1 eight rows below. */
     __device__ __forceinline__ uint32_t dim(const struct product &p, uint32_t i) const {
         const uint32_t r = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4 + i * 8;
-        return first + r % 32 + r / 32 * (p.rope.kv.head_dim / 2);
+        return WHOLE ? first + r : first + r % 32 + r / 32 * (p.rope.kv.head_dim / 2);
+    }
+    /* Whether the thread's dims are the second of their pairs. */
+    __device__ __forceinline__ bool second() const {
+        return WHOLE ? first > 0 : threadIdx.x % 128 >= 64;
     }
 };
+typedef rope_place_of<false> rope_place;
 
 /* What a thread needs when its sums are there: of rows t and t + 1, the cosine and sine of both dims, and
  * where the row goes, NULL where nothing is to be written. Asked for while x is on its way; what lies
@@ -299,12 +309,12 @@ struct rope_ahead {
     float2 angles[2][2];
     void *rows[2];
 };
-template <int A>
+template <int A, bool WHOLE = false>
 static __device__ __forceinline__ rope_ahead rope_ahead_of(const struct product &p, uint32_t tile,
                                                            uint32_t t0) {
     typedef typename values<A>::raw raw;
     const struct rope_of_rows &rope = p.rope;
-    const rope_place place = rope_place::of_tile(p, tile);
+    const auto place = rope_place_of<WHOLE>::of_tile(p, tile);
     const uint32_t t = t0 + threadIdx.x % 4 * 2, half = rope.kv.head_dim / 2;
     rope_ahead ahead = {};
 #pragma unroll
@@ -326,17 +336,10 @@ static __device__ __forceinline__ rope_ahead rope_ahead_of(const struct product 
     return ahead;
 }
 
-/* A block's sums of eight rows: rounded, rotated but for V, rounded, to qkv or to the cache. Its threads
- * without sums meet the others by pass_rope. pairs: 1024 bytes of shared memory. */
-template <int A>
-static __device__ __forceinline__ void put_rope(const struct product &p, uint32_t *pairs,
-                                                const float sums[4], const rope_ahead &ahead,
-                                                uint32_t tile) {
-    typedef typename values<A>::raw raw;
-    const rope_place place = rope_place::of_tile(p, tile);
-    const uint32_t mine = threadIdx.x % 128, other = mine ^ 64;
-    const bool turns = place.head < p.rope.heads + p.rope.kv.kv_heads, second = mine >= 64;
-    uint32_t own[2];
+/* A thread's four sums of eight rows, rounded: of dim i, of rows t and t + 1. */
+template <int A, class Place>
+static __device__ __forceinline__ void round_for_rope(const struct product &p, const Place &place,
+                                                      const float sums[4], uint32_t own[2]) {
 #pragma unroll
     for (uint32_t i = 0; i < 2; i++) {
         const float bias = p.bias ? p.bias[place.head * p.rope.kv.head_dim + place.dim(p, i)] : 0;
@@ -344,12 +347,18 @@ static __device__ __forceinline__ void put_rope(const struct product &p, uint32_
         if (p.bias)
             v[0] += bias, v[1] += bias;
         own[i] = pack<A>(v[0], v[1]);
-        pairs[i * 128 + mine] = own[i];
     }
-    __syncthreads();
+}
+/* Rotated but for V, rounded, to qkv or to the cache. other: the same of the pairs' other dims. */
+template <int A, class Place>
+static __device__ __forceinline__ void put_rotated(const struct product &p, const Place &place,
+                                                   const uint32_t own[2], const uint32_t other[2],
+                                                   const rope_ahead &ahead) {
+    typedef typename values<A>::raw raw;
+    const bool turns = place.head < p.rope.heads + p.rope.kv.kv_heads, second = place.second();
 #pragma unroll
     for (uint32_t i = 0; i < 2; i++) {
-        const float2 x = unpack<A>(own[i]), y = unpack<A>(pairs[i * 128 + other]);
+        const float2 x = unpack<A>(own[i]), y = unpack<A>(other[i]);
         const float mine_of[2] = {x.x, x.y}, other_of[2] = {y.x, y.y};
 #pragma unroll
         for (uint32_t e = 0; e < 2; e++) {
@@ -363,6 +372,23 @@ static __device__ __forceinline__ void put_rope(const struct product &p, uint32_
                                                                                 : r.first);
         }
     }
+}
+
+/* A block's sums of eight rows, rotated and put away. Its threads without sums meet the others by
+ * pass_rope. pairs: 1024 bytes of shared memory. */
+template <int A>
+static __device__ __forceinline__ void put_rope(const struct product &p, uint32_t *pairs,
+                                                const float sums[4], const rope_ahead &ahead,
+                                                uint32_t tile) {
+    const rope_place place = rope_place::of_tile(p, tile);
+    const uint32_t mine = threadIdx.x % 128;
+    uint32_t own[2];
+    round_for_rope<A>(p, place, sums, own);
+    pairs[mine] = own[0];
+    pairs[128 + mine] = own[1];
+    __syncthreads();
+    const uint32_t other[2] = {pairs[mine ^ 64], pairs[128 + (mine ^ 64)]};
+    put_rotated<A>(p, place, own, other, ahead);
 }
 /* Of threads of a block that have no sums, behind pass_splits. */
 static __device__ __forceinline__ void pass_rope(const struct product &p) {
