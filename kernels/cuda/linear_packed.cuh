@@ -47,6 +47,56 @@ struct packed_place {
     }
 };
 
+/* ---- bringing ---- */
+
+/* Where the weights of each of a block's 64 features begin; int4: and their scales and zeros. */
+template <int W, int GROUPS> struct packed_bases {
+    const char *w[GROUPS];
+    const float *scales[GROUPS], *zeros[GROUPS];
+    __device__ __forceinline__ packed_bases(const packed_product &q, uint32_t first) {
+        typedef packed<W> form;
+        const size_t units = q.p.cols / form::UNIT_K,
+                     spans = q.group ? q.p.cols >> q.group_bits : 0;
+#pragma unroll
+        for (uint32_t g = 0; g < GROUPS; g++) {
+            const packed_place place(q, first + g);
+            w[g] = (const char *)place.of.w + place.tile * units * form::UNIT;
+            scales[g] = place.of.scales + place.tile * spans * PACKED_FEATURES;
+            zeros[g] = place.of.zeros + place.tile * spans * PACKED_FEATURES;
+        }
+    }
+};
+
+/* Weights, scales and zeros of stage c of each of `groups` x 64 features: one thread. x_bytes: of
+ * the neighbour's half of x. */
+template <int W, class STAGE>
+static __device__ __forceinline__ void
+bring_weights(const struct packed_product &q, const packed_bases<W, STAGE::FEATURE_GROUPS> &from,
+              unsigned char *stage, uint64_t *full, uint32_t c, uint32_t groups, uint32_t x_bytes) {
+    typedef packed<W> form;
+    const uint32_t units = q.p.cols / form::UNIT_K, done = c * form::UNITS,
+                   bytes = min((uint32_t)form::UNITS, units - done) * form::UNIT;
+    const uint32_t spans = q.group ? q.p.cols >> q.group_bits : 0,
+                   each = q.group ? form::TILES * TILE >> q.group_bits : 0,
+                   scale_bytes = q.group ? min(each, spans - c * each) * PACKED_FEATURES * 4 : 0;
+    const bool zeros = W == STORAGE_U4 && q.segments[0].zeros;
+    mbarrier_arrive_expect(full, groups * (bytes + scale_bytes * (zeros ? 2 : 1)) + x_bytes);
+#pragma unroll
+    for (uint32_t g = 0; g < STAGE::FEATURE_GROUPS; g++) {
+        if (g >= groups)
+            break;
+        copy_bulk(stage + STAGE::UNITS_AT + g * form::UNITS * form::UNIT,
+                  from.w[g] + (size_t)done * form::UNIT, bytes, full);
+        if (W != STORAGE_U4)
+            continue;
+        unsigned char *to = stage + STAGE::SCALES_AT + g * 2 * STAGE::SCALES;
+        copy_bulk(to, from.scales[g] + (size_t)c * each * PACKED_FEATURES, scale_bytes, full);
+        if (zeros)
+            copy_bulk(to + STAGE::SCALES, from.zeros[g] + (size_t)c * each * PACKED_FEATURES,
+                      scale_bytes, full);
+    }
+}
+
 /* Scales and minima of a thread's two features. */
 struct two_scales {
     float scale[2], minimum[2];
