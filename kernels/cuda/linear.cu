@@ -491,24 +491,32 @@ static void linear_gated(struct stream *s, const struct op_linear *a) {
         linear_units(s, a, p, half, 2, segment_type(w, &half[0]));
 }
 
-/* Of weights of 8 bits: where a matrix has more blocks of 64 features than an H100 has SMs, all of them read more
- * of the residual of so many rows out of L2 than the norm's kernel is worth. */
-enum : uint32_t { PACKED_TILE = 64, WIDE_TILES = 132, WIDE_NORMED_ROWS = 6 };
+/* Of quantized weights: where a matrix has more blocks of 64 features than an H100 has SMs, all of them read more
+ * of the residual of so many rows out of L2 than the norm's kernel is worth; the fewer bits, the sooner. */
+enum : uint32_t { PACKED_TILE = 64, WIDE_TILES = 132, WIDE_NORMED_ROWS = 6, WIDE_NORMED_FOURS = 4 };
 
-/* Each segment is a product of linear_hopper.cu, or of linear_packed.cu with codes of 8 bits: narrower ones
- * wait for instructions at few rows, and would for those of the norm too. */
+static bool folds_norm_of(const struct device *dev, const struct matrix *w,
+                          const struct matrix_segment *segment, uint32_t rows) {
+    const enum storage_type type = segment_type(w, segment);
+    const bool wide = w->rows / PACKED_TILE > WIDE_TILES,
+               four = storage_bytes(type, 256) < 256 / 8 * 6;
+    if (!segment->packed || !segment->rows)
+        return false;
+    if (type == dev->activation_type)
+        return true;
+    return packed_folds_norm(type, w->rows, w->cols) &&
+           (!wide || rows <= (four ? WIDE_NORMED_FOURS : WIDE_NORMED_ROWS));
+}
+
+/* Each segment is a product of linear_hopper.cu, of linear_packed.cu with codes of 8 bits, or of
+ * linear_packed_few.cu: those of six bits, and of four with a long k, would wait for the norm's instructions. */
 bool cuda_folds_norm(const struct device *dev, const struct matrix *w, uint32_t rows) {
-    const bool wide = w->rows / PACKED_TILE > WIDE_TILES;
     if (!((const struct cuda_device *)dev)->hopper || rows > NORMED_ROWS || w->rows % NORM_GROUP ||
         w->compute & COMPUTE_FP8)
         return false;
-    for (uint32_t i = 0; i < w->segment_count; i++) {
-        const enum storage_type type = segment_type(w, &w->segments[i]);
-        if (!w->segments[i].packed || !w->segments[i].rows ||
-            (type != dev->activation_type &&
-             (!packed_folds_norm(type) || (wide && rows > WIDE_NORMED_ROWS))))
+    for (uint32_t i = 0; i < w->segment_count; i++)
+        if (!folds_norm_of(dev, w, &w->segments[i], rows))
             return false;
-    }
     return w->segment_count > 0;
 }
 

@@ -93,8 +93,9 @@ void linear_packed_mma(struct stream *s, const struct product &p,
 /* The same of weights in fp8, with x rounded to fp8 in `scratch` (linear_fp8.cu); cols: whole times 128. */
 void linear_fp8(struct stream *s, const struct product &p, uint32_t class_rows,
                 const struct matrix_segment *segments, uint32_t count, void *scratch);
-/* Whether weights of this type, in units, are those of products that make a norm (op_linear.norm). */
-bool packed_folds_norm(enum storage_type type);
+/* Whether weights of this type, in units, are those of products that make a norm (op_linear.norm). features,
+ * cols: of the product. */
+bool packed_folds_norm(enum storage_type type, uint32_t features, uint32_t cols);
 bool packed_alike(const struct matrix_segment &a, const struct matrix_segment &b, uint32_t cols);
 
 /* The halves of a gated matrix, each as a segment of its own. */

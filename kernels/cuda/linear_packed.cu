@@ -50,6 +50,7 @@ template <int W, int TOKENS, int GROUPS, int BLOCKS> struct packed_stage {
         SCALES_AT = UNITS_AT + GROUPS * form::UNITS * form::UNIT,
         SUMS_AT = SCALES_AT + GROUPS * 2 * SCALES, /* of x: [PIECES, TOKENS] */
         END = SUMS_AT + (form::MINIMUM ? PIECES * TOKENS * 4 : 0),
+        WHOLE = 0, /* x comes with each stage */
         BYTES = (END + 1023) / 1024 * 1024,
         CLUSTERS = TOKENS >= 64 && !form::MINIMUM, /* sums of x are each block's own */
         /* of bytes: full and empty of each stage; behind them what put_rope exchanges */
@@ -481,7 +482,9 @@ static void packed_shape(struct stream *s, const struct packed_product &q, uint3
     const uint64_t sms = (uint64_t)device_of(s)->sm_count,
                    pairs = blocks_for(q.p.features / PACKED_FEATURES, 2) * splits;
     auto enough = [&](uint32_t rows) { return pairs * blocks_for(q.p.rows, rows) * 3 >= sms * 2; };
-    if (q.p.rows <= 8)
+    if (q.p.rows <= NORMED_ROWS && packed_few_takes((enum storage_type)W, q.p.cols, splits))
+        linear_packed_few(s, q, (enum storage_type)W, splits);
+    else if (q.p.rows <= 8)
         packed_launch<A, W, BY_128, 8, 1, 2>(s, q, splits);
     else if (q.p.rows <= 32)
         packed_launch<A, W, BY_128, 32, 1, 2>(s, q, splits);
@@ -502,8 +505,9 @@ static void packed_scaled(struct stream *s, const struct packed_product &q, bool
         packed_shape<A, W, false>(s, q, splits);
 }
 
-bool packed_folds_norm(enum storage_type type) {
-    return type == STORAGE_F8_E4M3 || type == STORAGE_I8 || type == STORAGE_Q8_0;
+bool packed_folds_norm(enum storage_type type, uint32_t features, uint32_t cols) {
+    return type == STORAGE_F8_E4M3 || type == STORAGE_I8 || type == STORAGE_Q8_0 ||
+           packed_few_takes(type, cols, feature_splits(features, cols));
 }
 
 /* Whether one launch can do both: the kernel's form is the same, and what it asks of all. */

@@ -1,6 +1,6 @@
 /*
  * linear_packed.cuh - quantized weights in units (packed.cuh) as products get them: linear_packed.cu,
- * linear_packed_mma.cu, and linear_fp8.cu, whose activations have 8 bits too.
+ * linear_packed_few.cu, linear_packed_mma.cu, and linear_fp8.cu, whose activations have 8 bits too.
  */
 #ifndef KERNELS_CUDA_LINEAR_PACKED_CUH
 #define KERNELS_CUDA_LINEAR_PACKED_CUH
@@ -146,5 +146,11 @@ static inline packed_product packed_product_of(const struct product &p,
     }
     return q;
 }
+
+/* The product with codes of four bits for up to NORMED_ROWS rows (linear_packed_few.cu), with k in
+ * `splits`, where packed_few_takes says so: x of a split lies in shared memory whole. */
+bool packed_few_takes(enum storage_type type, uint32_t cols, uint32_t splits);
+void linear_packed_few(struct stream *s, const packed_product &q, enum storage_type type,
+                       uint32_t splits);
 
 #endif

@@ -64,6 +64,16 @@ add_partial(float (&sums)[TOKENS / 2], const float (&partial)[TOKENS / 2], const
     }
 }
 
+/* wgmma_tile from k = 0 on, of a tile that all lanes name alike, by lane 0: what is made of it the compiler
+ * keeps in uniform registers, where products want it. */
+static __device__ __forceinline__ uint64_t tile_of_warp(const void *tile) {
+    const uint64_t own = wgmma_tile(tile, 0);
+#ifdef TRIREME_EMULATED
+    return own;
+#else
+    return own >> 32 << 32 | __shfl_sync(0xffffffffu, (uint32_t)own, 0);
+#endif
+}
 /* wgmma_tile_past by an addition of 32 bits: the address has the lower half of a tile to itself. */
 static __device__ __forceinline__ uint64_t tile_past_low(uint64_t tile, uint32_t bytes) {
 #ifdef TRIREME_EMULATED
@@ -74,7 +84,8 @@ static __device__ __forceinline__ uint64_t tile_past_low(uint64_t tile, uint32_t
 }
 
 /* The loop over stages of a warpgroup that multiplies codes of four bits times up to 32 rows: while a
- * tile is multiplied the next is unpacked, also that of the next stage. BY_PIECE: scales are of 32 k. */
+ * tile is multiplied the next is unpacked, also that of the next stage. BY_PIECE: scales are of 32 k.
+ * x lies in the stage, or, STAGE::WHOLE bytes long, that of all stages and then its sums ahead of the ring. */
 template <int A, int W, bool BY_PIECE, int TOKENS, class STAGE>
 static __device__ __forceinline__ void
 multiply_fours(const packed_product &q, const hopper_ring &ring, const hopper_cluster &cluster,
@@ -102,8 +113,13 @@ multiply_fours(const packed_product &q, const hopper_ring &ring, const hopper_cl
     unpack(a[0]);
     for (uint32_t c = 0; c < stages; c++) {
         const unsigned char *stage = ring.stages + c % STAGES * STAGE::BYTES;
-        const uint64_t x = wgmma_tile(stage, 0);
-        const float2 *x_sums = (const float2 *)(stage + sums_at);
+        const unsigned char *at_x = stage, *at_sums = stage + sums_at;
+        if constexpr (STAGE::WHOLE > 0) {
+            at_x = ring.stages - STAGE::WHOLE + c * STAGE::X_STAGE;
+            at_sums = ring.stages - STAGE::SUMS + c * STAGE::SUMS_STAGE + sums_at;
+        }
+        const uint64_t x = BY_PIECE && TOKENS == 8 ? tile_of_warp(at_x) : wgmma_tile(at_x, 0);
+        const float2 *x_sums = (const float2 *)at_sums;
 #pragma unroll
         for (uint32_t i = 0; i < TILES; i++) {
             if (i > 0 && form::UNITS > 1 && !left)

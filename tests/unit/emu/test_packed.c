@@ -267,7 +267,12 @@ TEST(products_around_a_norm_have_its_bits) {
                                         {"fp8, rows", STORAGE_F8_E4M3, 1, 0, false, 0},
                                         {"fp8, 128 x 128", STORAGE_F8_E4M3, 128, 128, false, 0},
                                         {"int8, rows", STORAGE_I8, 1, 0, false, 0},
-                                        {"q8_0", STORAGE_Q8_0, 0, 0, false, 0}};
+                                        {"q8_0", STORAGE_Q8_0, 0, 0, false, 0},
+                                        {"int4, 128", STORAGE_U4, 1, 128, true, 0},
+                                        {"int4, 32", STORAGE_U4, 1, 32, false, 8},
+                                        {"q4_0", STORAGE_Q4_0, 0, 0, false, 0},
+                                        {"q4_k", STORAGE_Q4_K, 0, 0, false, 0},
+                                        {"mxfp4", STORAGE_MXFP4, 0, 0, false, 0}};
     static const uint32_t rows[] = {1, 8, 3, 7, 5, 6};
     if (!has_units())
         SKIP("gpu", "it is no Hopper");
@@ -419,6 +424,12 @@ static void check_rope(const struct qkv_shape *s) {
     { "int8, rows", STORAGE_I8, 1, 0, false, 0 }
 #define Q8_BLOCKS                                                                                  \
     { "q8_0", STORAGE_Q8_0, 0, 0, false, 0 }
+#define INT4_GROUPS                                                                                \
+    { "int4, 64", STORAGE_U4, 1, 64, true, 0 }
+#define Q4_SUPERBLOCKS                                                                             \
+    { "q4_k", STORAGE_Q4_K, 0, 0, false, 0 }
+#define MX_BLOCKS                                                                                  \
+    { "mxfp4", STORAGE_MXFP4, 0, 0, false, 0 }
 
 TEST(a_product_of_q_k_and_v_rotates_and_writes_the_cache) {
     static const struct qkv_shape shapes[] = {
@@ -436,6 +447,12 @@ TEST(a_product_of_q_k_and_v_rotates_and_writes_the_cache) {
         {STORAGE_BF16, 8, 2, 1, 128, 448, false, false, INT8_ROWS, true},
         {STORAGE_F16, 1, 1, 1, 128, 320, true, true, Q8_BLOCKS, false},
         {STORAGE_BF16, 6, 3, 1, 64, 256, false, true, Q8_BLOCKS, true},
+        /* heads of 128 by two neighbours, also with k in splits; of 64 by one block */
+        {STORAGE_BF16, 8, 3, 1, 128, 320, true, true, INT4_GROUPS, false},
+        {STORAGE_F16, 3, 2, 2, 128, 512, false, false, Q4_SUPERBLOCKS, true},
+        {STORAGE_BF16, 5, 1, 1, 128, 2304, true, true, Q4_SUPERBLOCKS, true},
+        {STORAGE_F16, 1, 1, 1, 64, 4096, false, false, MX_BLOCKS, true},
+        {STORAGE_BF16, 7, 2, 1, 64, 320, true, true, MX_BLOCKS, false},
     };
     if (!has_units())
         SKIP("gpu", "it is no Hopper");
@@ -449,32 +466,49 @@ TEST(a_product_of_q_k_and_v_rotates_and_writes_the_cache) {
     emu_set_order(0, 1);
 }
 
-TEST(products_of_weights_of_four_and_six_bits_leave_norms_to_their_kernel) {
+TEST(products_leave_norms_to_their_kernel_where_x_does_not_fit_or_instructions_are_scarce) {
     if (!has_units())
         SKIP("gpu", "it is no Hopper");
     for (uint32_t f = 0; f < ARRAY_LEN(FORMS); f++) {
         const enum storage_type type = FORMS[f].type;
-        const bool eight = type == STORAGE_F8_E4M3 || type == STORAGE_I8 || type == STORAGE_Q8_0;
+        const bool eight = type == STORAGE_F8_E4M3 || type == STORAGE_I8 || type == STORAGE_Q8_0,
+                   four = !eight && type != STORAGE_Q6_K;
         struct rig r = rig_open(STORAGE_BF16);
+        const struct ops *ops = r.dev->ops;
         struct matrix m = matrix_up(&r, &FORMS[f], 256, 256, false);
-        EXPECT(r.dev->ops->folds_norm(r.dev, &m, 8) == eight);
-        EXPECT(!r.dev->ops->folds_norm(r.dev, &m, 9));
+        EXPECT(ops->folds_norm(r.dev, &m, 8) == (eight || four));
+        EXPECT(!ops->folds_norm(r.dev, &m, 9));
+        m.cols = 16384; /* in four splits, of 4096 each */
+        EXPECT(ops->folds_norm(r.dev, &m, 8) == (eight || four));
+        m.cols += 256;
+        EXPECT(ops->folds_norm(r.dev, &m, 8) == eight);
+        m.rows = m.segments[0].rows = 67 * 64; /* k is whole */
+        m.cols = 4096;
+        EXPECT(ops->folds_norm(r.dev, &m, 8) == (eight || four));
+        m.cols += 256;
+        EXPECT(ops->folds_norm(r.dev, &m, 8) == eight);
         rig_close(&r);
     }
 }
 
-TEST(wide_products_of_eight_bits_leave_norms_of_seven_rows_and_more_to_their_kernel) {
-    static const struct form fp8 = {"fp8, rows", STORAGE_F8_E4M3, 1, 0, false, 0};
+TEST(wide_products_leave_norms_of_many_rows_to_their_kernel) {
+    static const struct form forms[] = {{"fp8, rows", STORAGE_F8_E4M3, 1, 0, false, 0},
+                                        {"int4, 64", STORAGE_U4, 1, 64, true, 0},
+                                        {"q4_k", STORAGE_Q4_K, 0, 0, false, 0}};
     if (!has_units())
         SKIP("gpu", "it is no Hopper");
-    struct rig r = rig_open(STORAGE_BF16);
-    const struct ops *ops = r.dev->ops;
-    struct matrix narrow = matrix_up(&r, &fp8, 132 * 64, 64, false),
-                  wide = matrix_up(&r, &fp8, 133 * 64, 64, false);
-    EXPECT(ops->folds_norm(r.dev, &narrow, 8));
-    EXPECT(ops->folds_norm(r.dev, &wide, 6));
-    EXPECT(!ops->folds_norm(r.dev, &wide, 7));
-    rig_close(&r);
+    for (uint32_t f = 0; f < ARRAY_LEN(forms); f++) {
+        const uint32_t most = f ? 4 : 6;
+        struct rig r = rig_open(STORAGE_BF16);
+        const struct ops *ops = r.dev->ops;
+        struct matrix m = matrix_up(&r, &forms[f], 64, 256, false);
+        m.rows = m.segments[0].rows = 132 * 64;
+        EXPECT(ops->folds_norm(r.dev, &m, 8));
+        m.rows = m.segments[0].rows = 133 * 64;
+        EXPECT(ops->folds_norm(r.dev, &m, most));
+        EXPECT(!ops->folds_norm(r.dev, &m, most + 1));
+        rig_close(&r);
+    }
 }
 
 TEST(what_the_product_does_not_know_stays_as_it_is) {

@@ -4,6 +4,7 @@
  * addends are drawn from rank and index.
  */
 #include "base/clock.h"
+#include "kernels/encode.h"
 #include "members.h"
 
 /* ---- sums ---- */
@@ -345,9 +346,16 @@ struct push_arrays {
 static void *put_small(struct member *m, enum storage_type type, size_t count, uint64_t seed) {
     void *host = malloc(storage_bytes(type, count)),
          *at = rig_alloc(&m->rig, storage_bytes(type, count));
+    float *values = malloc(count * sizeof *values);
     for (size_t i = 0; i < count; i++)
-        storage_put(type, host, i, addend(m->self, seed, i) * 0x1p-6f);
+        values[i] = addend(m->self, seed, i) * 0x1p-6f;
+    if (storage_is_plain(type) || storage_is_scaled(type))
+        for (size_t i = 0; i < count; i++)
+            storage_put(type, host, i, values[i]);
+    else
+        storage_encode(type, values, count, host);
     stream_copy_in(m->rig.stream, at, host, storage_bytes(type, count));
+    free(values);
     free(host);
     return at;
 }
@@ -516,11 +524,12 @@ static void lay_add(struct member *m, const struct push_case *c, uint32_t seed,
         TELL(m, "adds up %u x %u, or 9 rows", c->rows, c->width);
 }
 
-/* k whole, in two splits, in four; a bias; weights of 8 bits. */
+/* k whole, in two splits, in four; a bias; weights of 8 bits, of 4. */
 static const struct push_case ADDED[] = {
     {8, 128, 128, STORAGE_F32, COMPUTE_F32, true},
     {3, 128, 2048, STORAGE_F32, COMPUTE_F32, false},
     {5, 192, 320, STORAGE_F8_E4M3, COMPUTE_F32, false},
+    {4, 128, 2304, STORAGE_Q4_0, COMPUTE_F32, true},
     {1, 64, 4096, STORAGE_F32, COMPUTE_F32, true},
 };
 
