@@ -4,6 +4,7 @@ registers to HGMMA, weights come by bulk copies, and no loop has more instructio
 
 machine_code_packed.py CUOBJDUMP OBJECT [--table | --slots]: prints what is wrong, a line each (nothing: all is well), or the
 loops as a table, or issue slots for each 64 k as bench/gpu/step_model.py has them.
+machine_code_packed.py CUOBJDUMP OBJECT --few [--table]: the same of linear_packed_few.cu, whose x is there before its loops begin.
 """
 import re
 import subprocess
@@ -30,6 +31,11 @@ BUDGETS = {
 # The same of four bits times up to FEW rows, whose loop has the tiles of a stage behind each other, and what a stage takes beside.
 FEW, FOURS = 32, {8: (96, 1.8), 10: (110, 1.2), 17: (114, 2.9), 31: (143, 1.2)}
 MINIMA = (8, 17)  # whose blocks sum x up
+# Of linear_packed_few.cu: of a thread that multiplies, for 64 k, with activations in f16 and in bf16; of the one that copies, for a stage
+# and for each bulk copy; of a thread that norms, for each four rows and two stages. A fifth above what there was at first.
+KERNEL_FEW = re.compile(r"Function : \S*linear_packed_few_kernelILi(\d)ELi(\d+)E")
+BUDGETS_FEW = {8: (114, 97), 10: (117, 117), 17: (148, 129), 31: (160, 150)}
+BUDGET_FEW_STAGE, BUDGET_FEW_BULK, BUDGET_FEW_NORMS = 35, 25, 700
 # Of a thread that copies, for a stage: without sums of x, with them, for each 8 rows of them; for each copy of x, for each bulk copy.
 BUDGET_STAGE, BUDGET_SUMS, BUDGET_EIGHT_SUMS, BUDGET_COPY, BUDGET_BULK = 110, 115, 15, 11, 25
 # Of one that norms x on its way, for each tile of a stage, with the bulk copies of whole tiles and of halves: fp8, int8, Q8_0 of up
@@ -99,6 +105,47 @@ def judge(key, code):
     return [f"{name}, {rows} rows, {groups} warpgroups: {text}" for text in wrong]
 
 
+def measure_few(code):
+    """The loop that multiplies a stage; the one that copies; the one that norms four rows."""
+    bodies = loops(code)
+    multiply = next((b for b in bodies if count(b, "HGMMA")), [])
+    bring = next((b for b in bodies if count(b, "UBLKCP") and count(b, "SYNCS")), [])
+    norm = next((b for b in bodies if sum("LDG.E.128" in text for text in b) >= 16 and count(b, "STS")), [])
+    return multiply, bring, norm
+
+
+def judge_few(key, code):
+    act, kind = key
+    multiply, bring, norm = measure_few(code)
+    wrong, bulk = [], count(bring, "UBLKCP")
+    stages = bulk // 3 if kind == 8 else bulk
+    if count(multiply, "HGMMA") != 4 * TILES:
+        wrong.append(f"{count(multiply, 'HGMMA')} HGMMA in a loop, of {4 * TILES}")
+    elif len(multiply) / TILES > BUDGETS_FEW[kind][act - 2]:
+        wrong.append(f"{len(multiply) / TILES:.0f} instructions for 64 k, of {BUDGETS_FEW[kind][act - 2]}")
+    if not bulk:
+        wrong.append("no loop with bulk copies (UBLKCP)")
+    elif len(bring) > BUDGET_FEW_STAGE * stages + BUDGET_FEW_BULK * bulk:
+        wrong.append(f"{len(bring)} instructions to bring {stages} stages")
+    if any(count(multiply, word) for word in ("LDGSTS", "LDG")) or count(bring, "LDGSTS"):
+        wrong.append("x comes while codes are multiplied")
+    if not norm or len(norm) > BUDGET_FEW_NORMS:
+        wrong.append(f"{len(norm)} instructions to norm four rows, of {BUDGET_FEW_NORMS}")
+    return [f"{BUDGETS[(kind, 0)][0]}, few rows, activations {act}: {text}" for text in wrong]
+
+
+def few(text):
+    found = machine_code.functions(text, machine_code.named(KERNEL_FEW, 1, 2))
+    if len(found) != 8:
+        print(f"{len(found)} kernels of 8")
+    for (act, kind), code in sorted(found.items()):
+        multiply, bring, norm = measure_few(code)
+        if "--table" not in sys.argv:
+            print("".join(line + "\n" for line in judge_few((act, kind), code)), end="")
+        elif act == 3:
+            print(f"| {BUDGETS[(kind, 0)][0]} | {len(multiply) / TILES:.0f} | {len(bring)} | {count(bring, 'UBLKCP')} | {len(norm)} |")
+
+
 def slots(found, kind):
     """What an SM's quarter issues for 64 k, by (rows, warpgroups)."""
     out = {}
@@ -116,6 +163,9 @@ def slots(found, kind):
 
 def main():
     text = subprocess.run([sys.argv[1], "-sass", sys.argv[2]], check=True, capture_output=True, text=True).stdout
+    if "--few" in sys.argv:
+        few(text)
+        return
     found = kernels(text)
     if len(found) < 90:
         print(f"{len(found)} kernels of 90")

@@ -4,8 +4,8 @@ by 16 bytes at system scope, four ranks at a look; nothing is fenced but where a
 more instructions than its budget.
 
 machine_code_peers.py CUOBJDUMP OBJECT [--table]: prints what is wrong, a line each (nothing: all is well), or the loops as a table.
-machine_code_peers.py CUOBJDUMP OBJECT --products KERNELS: of products (linear_hopper.cu, linear_packed.cu, linear_fp8.cu), so many of which
-push their sums (peers_push.cuh): by 8 bytes at system scope, to each other rank once for each eight rows and way; those that add up look
+machine_code_peers.py CUOBJDUMP OBJECT --products KERNELS: of products (linear_hopper.cu, linear_packed.cu, linear_packed_few.cu, linear_fp8.cu), so many of
+which push their sums (peers_push.cuh): by 8 bytes at system scope, to each other rank once for each eight rows and way; those that add up look
 at four ranks in a loop; and nothing is fenced there either.
 """
 import re
@@ -28,7 +28,7 @@ def has(body, what):
 
 
 PUSH, SEEN = r"STG\.E\.64\.STRONG\.SYS", r"LDG\.E\.64\.STRONG\.SYS"
-PRODUCT = re.compile(r"Function : (\S*linear_(?:hopper|packed|fp8)_kernel\S*)")
+PRODUCT = re.compile(r"Function : (\S*linear_(?:hopper|packed|packed_few|fp8)_kernel\S*)")
 BUDGET_SEEN = 100  # of a look at four ranks by a product, a fifth above what there was at first
 PEERS_MAX = 8
 

@@ -92,6 +92,10 @@ if [ -f "$work/linear_packed.sm_90a.o" ] && [ -n "${CUOBJDUMP:-}" ]; then
     wrong=$(python3 tests/machine_code_packed.py "$CUOBJDUMP" "$work/linear_packed.sm_90a.o" 2>&1 | tr '\n' ';')
     if [ -z "$wrong" ]; then ok nvcc.machine_code_packed; else not_ok nvcc.machine_code_packed "$wrong"; fi
 fi
+if [ -f "$work/linear_packed_few.sm_90a.o" ] && [ -n "${CUOBJDUMP:-}" ]; then
+    wrong=$(python3 tests/machine_code_packed.py "$CUOBJDUMP" "$work/linear_packed_few.sm_90a.o" --few 2>&1 | tr '\n' ';')
+    if [ -z "$wrong" ]; then ok nvcc.machine_code_packed_few; else not_ok nvcc.machine_code_packed_few "$wrong"; fi
+fi
 # The same of the product with weights and activations in fp8.
 if [ -f "$work/linear_fp8.sm_90a.o" ] && [ -n "${CUOBJDUMP:-}" ]; then
     wrong=$(python3 tests/machine_code_fp8.py "$CUOBJDUMP" "$work/linear_fp8.sm_90a.o" 2>&1 | tr '\n' ';')
@@ -117,7 +121,7 @@ if [ -f "$work/peers_norm.sm_90a.o" ] && [ -n "${CUOBJDUMP:-}" ]; then
     if [ -z "$wrong" ]; then ok nvcc.machine_code_peers; else not_ok nvcc.machine_code_peers "$wrong"; fi
 fi
 # Products that give their sums to other ranks, with how many kernels of each file do.
-for file in linear_hopper=10 linear_packed=72 linear_fp8=16; do
+for file in linear_hopper=10 linear_packed=72 linear_packed_few=8 linear_fp8=16; do
     object=$work/${file%=*}.sm_90a.o
     [ -f "$object" ] && [ -n "${CUOBJDUMP:-}" ] || continue
     wrong=$(python3 tests/machine_code_peers.py "$CUOBJDUMP" "$object" --products "${file#*=}" 2>&1 | tr '\n' ';')
