@@ -54,6 +54,15 @@ PACKED = {
     "mxfp4": (17 / 32, {(8, 1): 154, (32, 1): 185, (64, 1): 258, (64, 2): 474, (128, 2): 616}),
 }
 MINIMA = ("int4", "q4_k")  # whose blocks each sum x up for themselves
+# Of up to 8 rows and a split of k up to WHOLE_K, weights of four bits (linear_packed_few.cu), whose x is in shared memory before the loop
+# begins: the warp that multiplies and the one warp that copies. By tests/machine_code_packed.py --few --table: 82 and 194 for two stages, 97
+# and 50, 106 and 49, 125 and 50 for one.
+FEW = {"int4": 82 + 194 / 2 / 4, "q4_0": 97 + 50 / 4, "q4_k": 106 + 49 / 4, "mxfp4": 125 + 50 / 4}
+WHOLE_K = 4096
+# Issue slots of a quarter for a block's x, of two warps each: copies (two for each of 8 rows, zeros too, with three instructions beside), or
+# loads, factor and zeros of rows that are not there (110) and a row to norm (85, a fourth of that loop); sums for minima (8 tiles of 14).
+COPIED, NORMED_FIRST, NORMED_ROW, SUMMED = 2 * 16 * 4, 2 * 110, 2 * 85, 2 * 8 * 14
+ROPED_BY_TWO = 0.3e-6  # of ROPED's: a barrier of a cluster and a load from the neighbour in place of a barrier of the block
 HEAD_OF = {"q8_0": "q8_0", "q4_0": "q6_k", "q4_k": "q6_k", "q6_k": "q6_k"}  # what files have it in; others: bf16
 # Decode attention with head size 128 (attention_decode.cuh), by the cache's type: bytes a value, positions of a step, a warp's
 # instructions for it with all ways through the code (docs/gpu-registers.md). One block of four warps an SM: 140 KB of it.
@@ -63,8 +72,9 @@ LONE = 2  # clocks from one instruction to the next of a warp that has a quarter
 LIST = 1.0e-6  # the list of tasks: positions from L2 (0.4), two prefix sums with their barriers
 FIRST = 0.8e-6  # from the first copy asked for to the first byte there, out of DRAM
 ROTATION = 1.2e-6  # rotation and cache write: loads, a few operations, stores
-NORMED_ROWS = 8  # up to so many rows the products around a norm make it, of weights of 16 and 8 bits (linear_hopper.cuh), and read x in f32
-WIDE_NORMED_ROWS = 6  # the same of weights of 8 bits, of a matrix with more blocks than SMs: gate and up
+NORMED_ROWS = 8  # up to so many rows the products around a norm make it, of weights of 16, 8 and 4 bits (linear_hopper.cuh), and read x in f32
+# The same of weights of 8 bits and of 4, of a matrix with more blocks than SMs: gate and up.
+WIDE_NORMED_ROWS, WIDE_NORMED_FOURS = 6, 4
 # Of them, for each norm: squares from L2, which come beside x (0.15), sums of a warp and the root (0.1), before the first x is there; and
 # the squares of the product ahead, three exchanges of lanes (0.05). The residual comes while the splits meet.
 NORMED = 0.3e-6
@@ -108,7 +118,7 @@ def weight_bytes(kind):
 
 
 def splits_of(features, cols):
-    """Into how many splits the k of output rows is cut: product_splits of linear_hopper.cuh."""
+    """Into how many splits the k of output rows is cut: feature_splits of linear.cuh."""
     return 1 if features // 64 > 66 or cols < 2048 else 2 if cols < 4096 else 4
 
 
@@ -138,6 +148,11 @@ def block_of(features, rows, splits):
     return 128, 2 if pairs * math.ceil(rows / 128) * 9 >= SMS * 4 else 1
 
 
+def few(cols, rows, splits, kind):
+    """Whether x lies in shared memory whole: packed_few_takes of linear_packed_few.cu."""
+    return kind in FEW and rows <= 8 and math.ceil(math.ceil(cols / 256) / splits) * 256 <= WHOLE_K
+
+
 def product(features, cols, rows, kind="bf16", prompt=False, normed=False):
     """Seconds, and the resource that binds. normed: x is the residual, which the warps that copy norm on its way."""
     splits = 1 if prompt else splits_of(features, cols)
@@ -159,11 +174,15 @@ def product(features, cols, rows, kind="bf16", prompt=False, normed=False):
     # The last wave may be partly empty, which matters where one SM's port, sums or instructions bind, not DRAM or L2.
     waves = math.ceil(blocks / SMS)
     stages = math.ceil(cols_of_split / 64)
+    slots, ahead = loop["normed" if normed and "normed" in loop else (t, groups)], 0
+    if few(cols, rows, splits, kind):
+        slots = FEW[kind]
+        ahead = (NORMED_FIRST + NORMED_ROW * rows if normed else COPIED) + (SUMMED if kind in MINIMA else 0)
     times = {
         "memory": (weights + rows * (cols + features) * 2) / (DRAM * REACH),
         "L2": blocks * from_l2 / L2,
         "SM's port": waves * block_bytes / PORT,
-        "instructions": waves * stages * loop["normed" if normed else (t, groups)] / CLOCK,
+        "instructions": waves * (stages * slots + ahead) / CLOCK,
         "wgmma": waves * 2 * f * cols_of_split * max(t, COLUMNS) / ((FP8_RATE if kind == "fp8-fp8" else WGMMA) / SMS),
     }
     binds = max(times, key=times.get)
@@ -178,13 +197,19 @@ def product(features, cols, rows, kind="bf16", prompt=False, normed=False):
 
 def folds(rows, kind, features=0):
     """Whether a product makes its part of a norm: cuda_folds_norm of linear.cu. features: of one that norms x."""
-    most = WIDE_NORMED_ROWS if kind != "bf16" and features // 64 > 132 else NORMED_ROWS
-    return rows <= most and "normed" in (LOOP if kind == "bf16" else PACKED[kind][1])
+    wide = WIDE_NORMED_FOURS if kind in FEW else WIDE_NORMED_ROWS
+    most = wide if kind != "bf16" and features // 64 > 132 else NORMED_ROWS
+    return rows <= most and (kind in FEW or "normed" in (LOOP if kind == "bf16" else PACKED[kind][1]))
 
 
 def ropes(rows, kind):
     """Whether they make rotation and cache write: cuda_folds_rope."""
     return folds(rows, kind)
+
+
+def roped(kind):
+    """Seconds that the rotation takes in QKV's product."""
+    return ROPED_BY_TWO if kind in FEW else ROPED
 
 
 def early(rows, steps, alone, memory, kind, ranks=1):
@@ -280,7 +305,7 @@ def divided(rows, context, ranks, kind="bf16", apart=False, pushes=True, adds=Tr
     adds = adds and not apart and all(adds_up(*shapes[name], rows, kind) for name in ("out", "down")) and folds(rows, kind, shapes["gate_up"][0])
     normed = {name: adds and folds(rows, kind, shapes[name][0]) for name in ("qkv", "gate_up")}
     layer = sum(product(*shape, rows, kind, normed=normed.get(name, False))[0] for name, shape in shapes.items())
-    layer += attention(rows, context, kind=kind, ranks=ranks)[0] + (ROPED if ropes(rows, kind) else small(rows, 6144 * 4 / ranks))
+    layer += attention(rows, context, kind=kind, ranks=ranks)[0] + (roped(kind) if ropes(rows, kind) else small(rows, 6144 * 4 / ranks))
     with_norm = exchange(rows, ranks) + small(rows, HIDDEN * 12) if apart else exchange_norm(rows, ranks, pushes)
     if adds:
         late = min(ADDED_HOP, FIRST) + rows * HIDDEN * 2 * (ranks - 1) / NVLINK
@@ -296,7 +321,7 @@ def step(rows, context, kind="bf16"):
     layer["attention"] = attention(rows, context, kind=kind)
     norms = sum(NORMED if of else small(rows, HIDDEN * 12) for of in normed.values())
     layer["norms"] = (norms, "squares from L2" if all(normed.values()) else "memory")
-    layer["rope, kv"] = (ROPED, "an exchange") if ropes(rows, kind) else (small(rows, 6144 * 4), "memory")
+    layer["rope, kv"] = (roped(kind), "an exchange") if ropes(rows, kind) else (small(rows, 6144 * 4), "memory")
     total = LAYERS * sum(seconds for seconds, _ in layer.values())
     head = product(VOCAB, HIDDEN, rows, HEAD_OF.get(kind, "bf16"))[0]
     return total + head + sampler(rows) + 5 * EDGE, layer
