@@ -119,7 +119,8 @@ def weight_bytes(kind):
 
 def splits_of(features, cols):
     """Into how many splits the k of output rows is cut: feature_splits of linear.cuh."""
-    return 1 if features // 64 > 66 or cols < 2048 else 2 if cols < 4096 else 4
+    tiles = features // 64
+    return 1 if tiles > 66 or cols < 2048 else 2 if cols < 4096 or 34 <= tiles <= 48 else 4
 
 
 def packed_block_of(features, rows, splits):

@@ -52,15 +52,18 @@ struct product {
     struct push_to_ranks push;
 };
 
-/* Tiles of 64 features, half as many as an H100 has SMs; the least k of a split. */
-enum : uint32_t { SPLIT_TILES = 132 / 2, SPLIT_COLS = 1024 };
+/* Tiles of 64 features, half as many as an H100 has SMs; those of which four splits have more blocks than it has
+ * SMs, and two leave SMs for decode attention, which begins beside QKV's product (two ranks of an 8B); the least
+ * k of a split. */
+enum : uint32_t { SPLIT_TILES = 132 / 2, HALVED_MIN = 34, HALVED_MAX = 48, SPLIT_COLS = 1024 };
 
 /* Into how many splits the k of output rows is cut, on sm_90a: few features make too few blocks for the
  * SMs. By the matrix alone, so that a row's sums do not depend on the step, nor on the GPU's size. */
 static inline uint32_t feature_splits(uint32_t features, uint32_t cols) {
-    if (features / 64 > SPLIT_TILES || cols < SPLIT_COLS * 2)
+    const uint32_t tiles = features / 64;
+    if (tiles > SPLIT_TILES || cols < SPLIT_COLS * 2)
         return 1;
-    return cols < SPLIT_COLS * 4 ? 2 : 4;
+    return cols < SPLIT_COLS * 4 || (tiles >= HALVED_MIN && tiles <= HALVED_MAX) ? 2 : 4;
 }
 
 /* The product by cuBLASLt; false: not by it (linear_blas.cu says when), nothing is on the
