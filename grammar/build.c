@@ -157,6 +157,19 @@ uint32_t expr_dfa(struct builder *b, struct dfa *dfa, enum expr_kind kind) {
     return add(b, (struct expr){(uint8_t)kind, (uint32_t)b->dfas.count - 1, 0, 0});
 }
 
+uint32_t expr_counted(struct builder *b, struct dfa *dfa, uint32_t max) {
+    uint32_t *shortest = dfa_shortest(dfa);
+    bool fits = dfa->states.count && shortest[0] != FA_NONE && shortest[0] <= max;
+    mem_free(shortest);
+    if (!fits) {
+        dfa_release(dfa);
+        return expr_never(b);
+    }
+    vec_push(&b->dfas, *dfa);
+    *dfa = (struct dfa){0};
+    return add(b, (struct expr){EXPR_COUNTED, (uint32_t)b->dfas.count - 1, max, 0});
+}
+
 uint32_t expr_string(struct builder *b, uint32_t min, uint32_t max) {
     return min > max ? expr_never(b) : add(b, (struct expr){EXPR_STRING, min, max, 0});
 }

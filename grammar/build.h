@@ -21,20 +21,21 @@
 enum { REPEAT_NO_END = 0xffffffff };
 
 enum expr_kind {
-    EXPR_NEVER,  /* matches nothing at all */
-    EXPR_EMPTY,  /* the empty text */
-    EXPR_BYTES,  /* text[a, a + b) */
-    EXPR_CHARS,  /* one code point out of ranges[a, a + b), as UTF-8 */
-    EXPR_CONCAT, /* kids[a, a + b), one after the other */
-    EXPR_ALT,    /* one of kids[a, a + b) */
-    EXPR_REPEAT, /* a, b to c times (c REPEAT_NO_END: any number) */
-    EXPR_RULE,   /* rule a */
-    EXPR_DFA,    /* dfas[a] over code points, as plain UTF-8 */
-    EXPR_QUOTED, /* dfas[a] over code points, as the inside of a JSON string */
-    EXPR_STRING, /* a JSON string of a to b characters, quotes included (b REPEAT_NO_END: any) */
-    EXPR_OBJECT, /* objects[a], braces included */
-    EXPR_UNIQUE, /* a, of which all EXPR_ITEM differ as JSON; b: 1 where these cannot run out */
-    EXPR_ITEM,   /* a, as an item of the innermost EXPR_UNIQUE */
+    EXPR_NEVER,   /* matches nothing at all */
+    EXPR_EMPTY,   /* the empty text */
+    EXPR_BYTES,   /* text[a, a + b) */
+    EXPR_CHARS,   /* one code point out of ranges[a, a + b), as UTF-8 */
+    EXPR_CONCAT,  /* kids[a, a + b), one after the other */
+    EXPR_ALT,     /* one of kids[a, a + b) */
+    EXPR_REPEAT,  /* a, b to c times (c REPEAT_NO_END: any number) */
+    EXPR_RULE,    /* rule a */
+    EXPR_DFA,     /* dfas[a] over code points, as plain UTF-8 */
+    EXPR_QUOTED,  /* dfas[a] over code points, as the inside of a JSON string */
+    EXPR_COUNTED, /* the same of at most b code points, which are counted as they come */
+    EXPR_STRING,  /* a JSON string of a to b characters, quotes included (b REPEAT_NO_END: any) */
+    EXPR_OBJECT,  /* objects[a], braces included */
+    EXPR_UNIQUE,  /* a, of which all EXPR_ITEM differ as JSON; b: 1 where these cannot run out */
+    EXPR_ITEM,    /* a, as an item of the innermost EXPR_UNIQUE */
 };
 
 struct expr {
@@ -125,6 +126,9 @@ uint32_t expr_repeat(struct builder *b, uint32_t term, uint32_t min, uint32_t ma
 /* What the rule accepts, which builder_set_rule may say later. */
 uint32_t expr_rule(struct builder *b, uint32_t rule);
 uint32_t expr_dfa(struct builder *b, struct dfa *dfa, enum expr_kind kind); /* takes *dfa */
+/* What the dfa accepts of at most `max` code points, as the inside of a JSON string; max costs no
+ * states. Takes *dfa. */
+uint32_t expr_counted(struct builder *b, struct dfa *dfa, uint32_t max);
 /* A JSON string with its quotes, of min to max characters as JSON Schema counts them. */
 uint32_t expr_string(struct builder *b, uint32_t min, uint32_t max);
 uint32_t expr_object(struct builder *b, struct object_rules *rules); /* takes what *rules owns */

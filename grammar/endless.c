@@ -50,6 +50,19 @@ static uint32_t texts_of_dfa(const struct dfa *d, const bool *dead) {
     return count;
 }
 
+/* Enough where a state that is passed early goes round by one of two symbols; else it is not known
+ * that there is more than one. */
+static uint32_t texts_of_counted(const struct dfa *d, uint32_t max) {
+    enum { ROUNDS = 20 }; /* 2^20 texts */
+    for (uint32_t i = 0; i < d->states.count && max >= d->states.count + ROUNDS; i++)
+        for (uint32_t e = 0; e < d->states.items[i].edge_count; e++) {
+            const struct fa_edge *edge = &d->edges.items[d->states.items[i].edge_first + e];
+            if (edge->to == i && edge->hi > edge->lo)
+                return ENOUGH;
+        }
+    return 1;
+}
+
 static uint32_t repeated(uint32_t once, uint32_t min, uint32_t max) {
     uint32_t sum = 0, power = 1;
     if (max == REPEAT_NO_END)
@@ -125,6 +138,7 @@ static uint32_t texts_of(const struct builder *b, uint32_t e, uint32_t *rules, u
     case EXPR_RULE: return texts_of_rule(b, x.a, rules, depth);
     case EXPR_DFA:
     case EXPR_QUOTED: return texts_of_dfa(&b->dfas.items[x.a], NULL);
+    case EXPR_COUNTED: return texts_of_counted(&b->dfas.items[x.a], x.b);
     case EXPR_STRING: return x.b ? ENOUGH : 1; /* there are more characters than that */
     case EXPR_OBJECT: return texts_of_object(b, &b->objects.items[x.a], rules, depth);
     case EXPR_UNIQUE:

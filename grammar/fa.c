@@ -276,6 +276,8 @@ int dfa_from_nfa(const struct nfa *n, uint32_t start, struct fa_fuel *fuel, stru
 
 /* ---- products ---- */
 
+enum { EDGES_OF_A_STATE = 16 };
+
 int dfa_product(const struct dfa *a, const struct dfa *b, bool both, dfa_label_fn label, void *ctx,
                 struct fa_fuel *fuel, struct dfa *out, struct error *err) {
     struct interner t = {0};
@@ -334,6 +336,12 @@ int dfa_product(const struct dfa *a, const struct dfa *b, bool both, dfa_label_f
         }
         state.edge_count = (uint32_t)out->edges.count - state.edge_first;
         vec_push(&out->states, state);
+        /* So many edges cost what a state does: classes of Unicode have thousands. */
+        uint32_t price = state.edge_count / EDGES_OF_A_STATE;
+        if (!rc && fuel->states < price)
+            rc = fa_out_of_fuel(err);
+        else if (!rc)
+            fuel->states -= price;
     }
     interner_release(&t);
     if (rc)

@@ -88,6 +88,11 @@ MUST_CHECK int dfa_without(const struct dfa *a, const struct dfa *b, struct fa_f
 MUST_CHECK int dfa_fold(struct dfa *d, struct fa_fuel *fuel, struct error *err);
 /* True when nothing is accepted. */
 bool dfa_is_empty(const struct dfa *d);
+/* [states]: symbols of the shortest text that is accepted from each on; FA_NONE: none is. Returns
+ * owned. */
+uint32_t *dfa_shortest(const struct dfa *d);
+/* Symbols of the longest text that is accepted, or FA_NONE: there is no longest. */
+uint32_t dfa_longest(const struct dfa *d);
 /* The state behind a symbol, or FA_NONE. */
 uint32_t dfa_step(const struct dfa *d, uint32_t state, uint32_t symbol);
 /* Adds to n what leads over the symbols lo to hi from one state to another: nfa_edge, or a spelling

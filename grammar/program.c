@@ -67,6 +67,52 @@ static int add_counted_repeat(struct compiler *c, struct nfa *n, struct expr x, 
     return add_expr(c, n, x.a, body, loop);
 }
 
+/* Edges of one state of an automaton whose characters are counted, to where the shortest way to an
+ * end is `left` characters long, so that no more come than leave room for it. */
+static void add_counted_edges(struct compiler *c, struct nfa *n, const struct dfa *d,
+                              const uint32_t *shortest, uint32_t left, uint32_t max, uint32_t state,
+                              uint32_t base) {
+    const struct dfa_state *s = &d->states.items[state];
+    uint32_t body = FA_NONE;
+    for (uint32_t e = 0; e < s->edge_count && left < max; e++) {
+        const struct fa_edge *edge = &d->edges.items[s->edge_first + e];
+        if (shortest[edge->to] != left)
+            continue;
+        if (body == FA_NONE) {
+            body = nfa_state(n);
+            action_edge(c, n, base + state, (struct symbol){ACT_COUNT_NEXT, 0, max - left}, body);
+        }
+        nfa_add_quoted(n, body, edge->lo, edge->hi, base + edge->to);
+    }
+}
+
+/* The states of an automaton stand between characters; each asks the count for the next one. */
+static void add_counted_dfa(struct compiler *c, struct nfa *n, const struct dfa *d, uint32_t max,
+                            uint32_t from, uint32_t to) {
+    uint32_t *shortest = dfa_shortest(d), base = (uint32_t)n->first.count;
+    for (size_t i = 0; i < d->states.count; i++)
+        (void)nfa_state(n);
+    action_edge(c, n, from, (struct symbol){ACT_COUNT_BEGIN, 0, 0}, base);
+    for (uint32_t i = 0; i < d->states.count; i++) {
+        const struct dfa_state *s = &d->states.items[i];
+        VEC(uint32_t) lefts = {0};
+        for (uint32_t e = 0; e < s->edge_count; e++) {
+            uint32_t left = shortest[d->edges.items[s->edge_first + e].to];
+            size_t k = 0;
+            while (k < lefts.count && lefts.items[k] != left)
+                k++;
+            if (k == lefts.count && left != FA_NONE)
+                vec_push(&lefts, left);
+        }
+        for (size_t k = 0; k < lefts.count; k++)
+            add_counted_edges(c, n, d, shortest, lefts.items[k], max, i, base);
+        vec_release(&lefts);
+        if (s->label != FA_NONE)
+            action_edge(c, n, base + i, (struct symbol){ACT_COUNT_END, 0, 0}, to);
+    }
+    mem_free(shortest);
+}
+
 static int add_rule_call(struct compiler *c, struct nfa *n, uint32_t rule, uint32_t from,
                          uint32_t to) {
     if (c->size[rule] > INLINE_SIZE || c->copying >= CALL_DEPTH) {
@@ -91,7 +137,9 @@ static int add_expr(struct compiler *c, struct nfa *n, uint32_t e, uint32_t from
     const struct builder *b = c->b;
     const struct expr x = b->exprs.items[e];
     int rc = 0;
-    if (n->first.count > b->limits.states)
+    bool automaton = x.kind == EXPR_DFA || x.kind == EXPR_QUOTED || x.kind == EXPR_COUNTED;
+    if (n->first.count > b->limits.states ||
+        (automaton && b->dfas.items[x.a].edges.count > b->limits.states))
         return error_set(c->err, ERR_LIMIT, "the grammar needs too many states");
     switch ((enum expr_kind)x.kind) {
     case EXPR_NEVER: break;
@@ -147,6 +195,7 @@ static int add_expr(struct compiler *c, struct nfa *n, uint32_t e, uint32_t from
         nfa_add_dfa(n, &b->dfas.items[x.a], x.kind == EXPR_QUOTED ? nfa_add_quoted : nfa_add_utf8,
                     from, to);
         break;
+    case EXPR_COUNTED: add_counted_dfa(c, n, &b->dfas.items[x.a], x.b, from, to); break;
     case EXPR_STRING: {
         bool any = x.a == 0 && x.b == REPEAT_NO_END;
         uint32_t target = any ? FA_NONE : counted_string(c, x.a, x.b);

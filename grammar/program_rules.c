@@ -14,6 +14,7 @@ bool compiler_nullable(const struct compiler *c, uint32_t e) {
     case EXPR_UNIQUE:
     case EXPR_ITEM: return compiler_nullable(c, x.a);
     case EXPR_DFA:
+    case EXPR_COUNTED:
     case EXPR_QUOTED: return b->dfas.items[x.a].states.items[0].label != FA_NONE;
     case EXPR_CONCAT:
         for (uint32_t i = 0; i < x.b; i++)
@@ -197,6 +198,7 @@ static uint32_t expr_size(struct compiler *c, uint32_t e, uint32_t depth) {
     }
     case EXPR_UNIQUE:
     case EXPR_ITEM:
+    case EXPR_COUNTED:
     case EXPR_OBJECT: return FA_NONE;
     case EXPR_BYTES: return x.b;
     case EXPR_DFA:
@@ -223,6 +225,7 @@ uint64_t compiler_written_size(struct compiler *c, uint32_t e, uint32_t depth) {
     case EXPR_BYTES: return x.b;
     case EXPR_CHARS: return x.b * 2;
     case EXPR_DFA:
+    case EXPR_COUNTED:
     case EXPR_QUOTED: return c->b->dfas.items[x.a].states.count;
     case EXPR_RULE: return c->size[x.a] <= INLINE_SIZE ? c->size[x.a] : 1;
     case EXPR_REPEAT:

@@ -298,18 +298,12 @@ static void length_bounds(struct schema *s, const conjunction *c, uint32_t *min,
     }
 }
 
-bool string_dfa(struct schema *s, const conjunction *c, struct dfa *out, bool *any) {
-    uint32_t min, max;
-    *any = true;
-    *out = (struct dfa){0};
-    for (size_t i = 0; i < c->count; i++)
-        if (!add_member(s, c->items[i].node, out, any))
-            return false;
-    length_bounds(s, c, &min, &max);
-    if (min == 0 && max == REPEAT_NO_END)
-        return true;
+/* Of what was gathered, the texts of min to max characters. */
+static bool join_lengths(struct schema *s, uint32_t min, uint32_t max, struct dfa *out, bool *any) {
     struct dfa lengths;
     struct error err;
+    if (min == 0 && max == REPEAT_NO_END)
+        return true;
     int rc = min > max ? dfa_of_length(s->b, 1, 0, &lengths, &err)
                        : dfa_of_length(s->b, min, max, &lengths, &err);
     if (rc) {
@@ -320,7 +314,51 @@ bool string_dfa(struct schema *s, const conjunction *c, struct dfa *out, bool *a
     return join(s, out, any, &lengths);
 }
 
-/* Lengths alone are counted, so they cost no states; only beside a pattern they are written out. */
+bool string_dfa(struct schema *s, const conjunction *c, struct dfa *out, bool *any) {
+    uint32_t min, max;
+    *any = true;
+    *out = (struct dfa){0};
+    for (size_t i = 0; i < c->count; i++)
+        if (!add_member(s, c->items[i].node, out, any))
+            return false;
+    length_bounds(s, c, &min, &max);
+    return join_lengths(s, min, max, out, any);
+}
+
+/* Every text is accepted. */
+static bool accepts_all(const struct dfa *d) {
+    return d->states.count == 1 && d->states.items[0].label != FA_NONE && d->edges.count == 1 &&
+           d->edges.items[0].lo == 0 && d->edges.items[0].hi == 0x10ffff;
+}
+
+/* States of bytes that an automaton takes, written out for each of `times` characters; roughly. */
+static uint64_t written_size(const struct dfa *d, uint32_t times) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < d->edges.count; i++)
+        sum += d->edges.items[i].hi < 0x80 ? 1 : 8;
+    return sum * times;
+}
+
+/* A string of a pattern that has a length as well. The length is written out into the pattern's states;
+ * where that makes many, its greatest value is counted. Takes d. */
+static uint32_t patterned_string(struct schema *s, struct dfa *d, uint32_t min, uint32_t max) {
+    enum { WRITTEN_MAX = 8192 };
+    bool any = false;
+    if (accepts_all(d)) {
+        dfa_release(d);
+        return expr_string(s->b, min, max);
+    }
+    if (max == REPEAT_NO_END || written_size(d, max) <= WRITTEN_MAX)
+        return join_lengths(s, min, max, d, &any) ? schema_quoted(s, d) : expr_never(s->b);
+    if (!join_lengths(s, min, REPEAT_NO_END, d, &any))
+        return expr_never(s->b);
+    if (dfa_longest(d) <= max)
+        return schema_quoted(s, d);
+    uint32_t quote = expr_text(s->b, "\""), text = expr_counted(s->b, d, max);
+    return expr_concat(s->b, (uint32_t[]){quote, text, quote}, 3);
+}
+
+/* Lengths alone are counted, so they cost no states. */
 uint32_t leaf_string(struct schema *s, const conjunction *c) {
     uint32_t min, max;
     struct dfa d = {0};
@@ -334,8 +372,9 @@ uint32_t leaf_string(struct schema *s, const conjunction *c) {
     bool bare = schema_is_bare(s, c);
     if (any && !bare && !(s->form && s->form->stop_count))
         return expr_string(s->b, min, max);
-    dfa_release(&d);
-    if (!string_dfa(s, c, &d, &any))
+    if (!any && !s->form)
+        return patterned_string(s, &d, min, max);
+    if (!join_lengths(s, min, max, &d, &any))
         return expr_never(s->b);
     return bare ? schema_bare_text(s, c, any ? NULL : &d) : schema_quoted(s, any ? NULL : &d);
 }
