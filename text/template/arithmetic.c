@@ -123,7 +123,7 @@ static bool dict_equal(struct run *r, const struct tdict *a, const struct tdict 
 }
 
 static bool list_equal(struct run *r, const struct tlist *a, const struct tlist *b) {
-    if (a->count != b->count || !run_burn(r, a->count / 16)) /* numbers burn nothing */
+    if (a->count != b->count || !run_burn(r, a->count / 4)) /* numbers burn nothing */
         return false;
     for (uint32_t i = 0; i < a->count && !r->rc; i++)
         if (!op_equal(r, a->items[i], b->items[i]))
@@ -181,7 +181,7 @@ int op_order(struct run *r, struct tvalue a, struct tvalue b) {
         r->depth++;
         int order = 0;
         uint32_t both = MIN(a.list->count, b.list->count);
-        run_burn(r, both / 16); /* numbers burn nothing */
+        run_burn(r, both / 4); /* numbers burn nothing */
         for (uint32_t i = 0; i < both && !order && !r->rc; i++)
             if (!op_equal(r, a.list->items[i], b.list->items[i]))
                 order = op_order(r, a.list->items[i], b.list->items[i]);

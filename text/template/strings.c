@@ -269,6 +269,7 @@ struct tvalue str_count(struct run *r, struct tvalue self, struct args args) {
         return undefined_value();
     if (!window(r, tvalue_text(self), &p, &s, &first))
         return r->rc ? undefined_value() : tvalue_int(0);
+    run_burn(r, s.len / 16);
     if (!what.len)
         return tvalue_int((int64_t)python_length(s) + 1);
     for (const uint8_t *hit; s.len && (hit = memmem(s.data, s.len, what.data, what.len)); n++) {
