@@ -197,8 +197,8 @@ MUST_CHECK int link_client_send(struct link_client *client, enum wire_kind kind,
                                 struct bytes payload);
 /* Between `registered` and `lost`. */
 bool link_client_is_registered(const struct link_client *client);
-/* When (clock_ms) the scheduler has last refused our key: it lives, and must be told of it; 0:
- * never. */
+/* When (clock_ms) the scheduler has last refused our key: it lives, and must be told of it. One
+ * that takes the connection and says nothing, since it hangs, has not. 0: never. */
 int64_t link_client_refused_ms(const struct link_client *client);
 /* Registers anew with a new Hello (a worker that has finished loading, or lost its slots). Calls
  * lost(RENEW) when it was registered. */

@@ -15,8 +15,15 @@
 #include "proto/link_guard.h"
 #include "proto/liveness.h"
 
-/* TURN_MS: an address of several has so long, then the next one is asked. */
-enum { GIVE_UP_MS = 5000, REFUSED_MS = 1000, CLOSE_LINGER_MS = 200, TURN_MS = 600 };
+/* TURN_MS: an address of several has so long, then the next one is asked. UNANSWERED_MS: who refuses us
+ * does it at once; after half of the time that a handshake has (link_socket.c) nobody was there to. */
+enum {
+    GIVE_UP_MS = 5000,
+    REFUSED_MS = 1000,
+    CLOSE_LINGER_MS = 200,
+    TURN_MS = 600,
+    UNANSWERED_MS = 2500
+};
 enum { ENDPOINTS_MAX = 8 };
 enum client_state { CLIENT_CONNECTING, CLIENT_REGISTERED };
 
@@ -36,8 +43,9 @@ struct link_client {
     struct epoch epoch; /* highest met */
     enum client_state state;
     bool disconnected, refused; /* told by the monitor, not yet acted on */
+    bool unanswered;            /* refused: no, the handshake came to no end */
     bool hello_filled, hello_sent;
-    int64_t hello_ms, opened_ms, refused_ms;
+    int64_t hello_ms, opened_ms, connected_ms, refused_ms;
     struct buf hello, scratch;
     struct liveness liveness;
     struct liveness_peer server;
@@ -106,8 +114,8 @@ static int open_connection(struct link_client *c, struct error *err) {
         return error_set(err, ERR_IO, "cannot connect to '%s': %s", endpoint_of(c),
                          zmq_strerror(zmq_errno()));
     c->state = CLIENT_CONNECTING;
-    c->disconnected = c->refused = c->hello_sent = false;
-    c->opened_ms = clock_ms();
+    c->disconnected = c->refused = c->unanswered = c->hello_sent = false;
+    c->opened_ms = c->connected_ms = clock_ms();
     link_wait_set_tick(&c->wait, LINK_HELLO_MS);
     link_wait_kick(&c->wait);
     return 0;
@@ -136,10 +144,14 @@ static void drain_monitor(struct link_client *c) {
     enum link_event event;
     while (link_monitor_take(c->monitor, &event)) {
         c->disconnected |= event == LINK_EVENT_DISCONNECTED;
-        if (event == LINK_EVENT_REFUSED) {
-            c->refused = true;
+        if (event == LINK_EVENT_CONNECTED)
+            c->connected_ms = clock_ms();
+        if (event != LINK_EVENT_REFUSED)
+            continue;
+        c->refused = true;
+        c->unanswered = clock_ms() - c->connected_ms > UNANSWERED_MS;
+        if (!c->unanswered)
             c->refused_ms = clock_ms();
-        }
     }
 }
 
@@ -302,7 +314,9 @@ static void act_on_disconnect(struct link_client *c) {
 
 static void tick(struct link_client *c, int64_t now, bool drained) {
     if (c->state == CLIENT_CONNECTING) {
-        if (c->refused)
+        if (c->refused && c->unanswered)
+            LOG_LIMITED(LOG_ERROR, "the scheduler at '%s' does not answer", endpoint_of(c));
+        else if (c->refused)
             LOG_LIMITED(LOG_ERROR,
                         "the scheduler at '%s' refuses us, or is not who we expect: see that the "
                         "keys of both are in the other's --allow-keys",

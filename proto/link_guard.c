@@ -19,8 +19,9 @@ enum { ZAP_TEXT_MAX = 256, REQUESTS_MAX = 256 };
 /* ---- Monitors ---- */
 
 void *link_monitor_new(void *context, void *socket, const char *name, struct error *err) {
-    const int events = ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
-                       ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+    const int events = ZMQ_EVENT_CONNECTED | ZMQ_EVENT_DISCONNECTED |
+                       ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
+                       ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
     int linger = 0;
     void *monitor = NULL;
     bool good = zmq_socket_monitor(socket, name, events) == 0 &&
@@ -53,6 +54,7 @@ bool link_monitor_take(void *monitor, enum link_event *event) {
         zmq_msg_close(&message);
     }
     *event = number == 0                        ? LINK_EVENT_OTHER
+             : number == ZMQ_EVENT_CONNECTED    ? LINK_EVENT_CONNECTED
              : number == ZMQ_EVENT_DISCONNECTED ? LINK_EVENT_DISCONNECTED
                                                 : LINK_EVENT_REFUSED;
     return true;

@@ -67,7 +67,12 @@ MUST_CHECK int link_guard_prove(void *socket, const char *endpoint, enum wire_ro
                                 struct error *err);
 
 /* What a monitor's event (of link_monitor_new) tells. */
-enum link_event { LINK_EVENT_OTHER, LINK_EVENT_DISCONNECTED, LINK_EVENT_REFUSED };
+enum link_event {
+    LINK_EVENT_OTHER,
+    LINK_EVENT_CONNECTED, /* of who connects: the peer has still to prove who it is */
+    LINK_EVENT_DISCONNECTED,
+    LINK_EVENT_REFUSED /* or the peer never said a word */
+};
 /* Opens the monitor of a socket under the name `inproc://NAME`; NULL with *err filled. */
 MUST_CHECK void *link_monitor_new(void *context, void *socket, const char *name, struct error *err);
 /* Takes one event; false: none waits. */

@@ -52,6 +52,17 @@ def test_stopped_worker_is_replaced():
         within(s, "/health/e2e", 200, 15)
 
 
+def test_scheduler_that_hangs_is_replaced():
+    """Its socket takes connections still, and no handshake on it comes to an end: that is not a scheduler that refuses its supervisor's key. The
+    silence is longer than a handshake has."""
+    with Serve(args=["--scheduler-silence", "7s"]) as s:
+        scheduler = s.pids("scheduler")
+        os.kill(scheduler[0], signal.SIGSTOP)
+        s.wait(lambda: s.pids("scheduler") and s.pids("scheduler") != scheduler, 40, "the scheduler was replaced")
+        within(s, "/health/e2e", 200, 20)
+        assert "does not answer" in s.log(), s.log()[-2000:]
+
+
 def test_what_the_scheduler_never_met_is_replaced_too():
     """A worker that hangs while the scheduler is replaced has no judge on the wire; a gateway never has one. Their pulse tells."""
     with Serve(args=["--scheduler-silence", "4s"]) as s:
