@@ -79,6 +79,8 @@ struct stage_worker {
     uint32_t step_ms;      /* how long it says each step took; 0: as below */
     uint32_t ms_per_token; /* how long it says a step took; 0: 1 ms a step */
     uint32_t fixed_ms;     /* and so much more, whatever is in it */
+    bool steers;           /* tells a state behind each token: the token as a number */
+    uint32_t state_errors; /* admissions of what has output with another state than that */
 };
 struct stage_stream {
     struct stage_tokens tokens;
@@ -89,6 +91,7 @@ struct stage_stream {
     uint32_t vector_width, vector_count; /* and how often it came */
     uint32_t other_count;                /* of its tokens, made by another replica's bits */
     struct u128 fingerprint;             /* of the last ones */
+    uint32_t state_count, state_errors;  /* tokens with a state; with another than themselves */
 };
 struct stage_request {
     struct stage_stream choices[STAGE_CHOICES];
@@ -195,6 +198,9 @@ static inline void stage_on_plan(void *ctx, struct u128s ranks, const struct wir
         slot->ended = false;
         slot->embeds = admit->kind == WIRE_EMBED;
         slot->computed_from = admit->computed_count;
+        if (w->steers && admit->sampling.steering && admit->tokens.count > admit->prompt_count)
+            w->state_errors +=
+                admit->sampler_state != (float)admit->tokens.ids[admit->tokens.count - 1];
     }
     for (size_t i = 0; i < plan->op_kinds.count; i++) {
         struct stage_op op = {plan->op_kinds.items[i], plan->op_sources.items[i],
@@ -223,8 +229,10 @@ static inline void stage_on_deltas(void *ctx, struct u128 gateway,
     if (stage->deaf)
         return;
     const uint32_t *tokens = deltas->tokens.ids;
-    const float *values = deltas->vectors.items;
+    const float *values = deltas->vectors.items, *states = deltas->sampler_states.items;
     for (size_t i = 0; i < deltas->requests.count; tokens += deltas->token_counts.items[i++]) {
+        const float *own = states;
+        states += deltas->sampler_states.count ? deltas->token_counts.items[i] : 0;
         uint64_t idx = deltas->requests.items[i].lo - 1000;
         uint32_t width = deltas->vector_widths.count ? deltas->vector_widths.items[i] : 0;
         const float *vector = values;
@@ -239,6 +247,8 @@ static inline void stage_on_deltas(void *ctx, struct u128 gateway,
         for (uint32_t k = 0; k < deltas->token_counts.items[i]; k++)
             if (deltas->indexes.items[i] + k == stream->tokens.count) {
                 vec_push(&stream->tokens, tokens[k]);
+                stream->state_count += deltas->sampler_states.count > 0;
+                stream->state_errors += deltas->sampler_states.count && own[k] != (float)tokens[k];
                 stream->other_count += (deltas->flags.items[i] & WIRE_DELTA_OTHER_FINGERPRINT) != 0;
                 stream->fingerprint = deltas->fingerprints.items[i];
             }
@@ -419,6 +429,11 @@ static inline bool stage_answer(struct stage *stage, struct stage_worker *w) {
                                       .vectors = {r.values, r.value_count},
                                       .vector_width = r.value_count ? STAGE_VECTOR : 0,
                                       .compute_us = 1000};
+    float states[64];
+    for (size_t i = 0; w->steers && i < r.token_count; i++)
+        states[i] = (float)r.tokens[i];
+    if (w->steers)
+        result.sampler_states = (struct f32s){states, r.token_count};
     uint64_t step_tokens = 0;
     for (size_t i = 0; i < r.row_count; i++)
         step_tokens += r.lens[i];

@@ -545,6 +545,39 @@ TEST(delivery_carries_logprobs_and_repeats_them) {
     sched_free(&s);
 }
 
+/* Of two in one message one is steered: each of its tokens comes with the state behind it, also when it is told
+ * again, and where it goes on elsewhere the worker has the last one. */
+TEST(delivery_carries_states_of_samplers_that_steer) {
+    struct stage *stage = stage_new(NULL);
+    stage_worker(stage, 0)->steers = true;
+    EXPECT_EQ(stage_hello(stage, &stage->workers[0]), 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        struct wire_submit submit = stage_submit(stage, i, 20, 30, i);
+        submit.sampling.steering = i ? WIRE_STEERING_NONE : WIRE_STEERING_MIROSTAT;
+        stage_send(stage, &submit);
+    }
+    for (int turn = 0; turn < 10; turn++) {
+        stage->deaf = turn == 3 || turn == 4; /* until they are sent again */
+        stage_run(stage);
+        stage->now += stage->deaf ? 0 : stage->config.retransmit_ms;
+        EXPECT(stage_answer(stage, &stage->workers[0]));
+    }
+    struct wire_exited gone = {.instance = stage->workers[0].instance, .cause = WIRE_EXIT_SIGNAL};
+    sched_worker_exited(stage->s, stage->now, &gone);
+    stage->workers[0].results.count = 0;
+    stage_worker(stage, 1)->steers = true;
+    EXPECT_EQ(stage_hello(stage, &stage->workers[1]), 0);
+    stage_finish(stage);
+    EXPECT_EQ(stage->workers[1].state_errors, 0);
+    const struct stage_stream *steered = &stage->requests[0].choices[0],
+                              *plain = &stage->requests[1].choices[0];
+    EXPECT(steered->state_count == 30 && steered->state_errors == 0);
+    EXPECT(plain->state_errors == plain->state_count); /* zeros beside the other's */
+    for (uint32_t i = 0; i < 2; i++)
+        EXPECT(stage_is_right(stage, i, 0, 30));
+    stage_free(stage);
+}
+
 TEST(delivery_higher_attempt_cannot_hold_what_the_model_has_not) {
     static const struct {
         uint32_t token, max_tokens;

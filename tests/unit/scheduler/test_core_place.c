@@ -78,6 +78,25 @@ TEST(place_leaves_blocks_for_those_that_run) {
     }
 }
 
+/* Of a prompt that nobody uses the last blocks go first: it is found as far as others left it. */
+TEST(place_the_beginning_of_a_prompt_is_forgotten_last) {
+    struct stage *stage = with_blocks(16);
+    struct wire_submit submit = stage_submit(stage, 0, 8 * 16 + 1, 1, 5);
+    stage_send(stage, &submit);
+    stage_finish(stage);
+    submit = stage_submit(stage, 1, 11 * 16 + 1, 1, 6); /* 12 blocks, of which eight hold nothing */
+    stage_send(stage, &submit);
+    stage_finish(stage);
+    EXPECT_EQ(sched_counts(stage->s).evictions, 4);
+    submit = stage_submit(stage, 2, 8 * 16 + 1, 1, 5);
+    stage_send(stage, &submit);
+    stage_finish(stage);
+    EXPECT_EQ(stage->requests[2].choices[0].cached, 4 * 16);
+    for (uint32_t i = 0; i < 3; i++)
+        EXPECT(stage_is_right(stage, i, 0, 1));
+    stage_free(stage);
+}
+
 /* Blocks that another uses now are no new ones; those that nobody holds are, for they were free. */
 TEST(place_needs_no_room_for_what_is_in_use) {
     for (int in_use = 0; in_use < 2; in_use++) {
@@ -335,6 +354,36 @@ TEST(place_a_slot_is_kept_for_who_comes_back) {
     stage->now++;
     stage_run(stage);
     EXPECT_EQ(running(stage), 3);
+    stage_ends_right(stage, 4, 300);
+}
+
+/* Of two replicas: while one slot of either is being left, no other is asked for. */
+TEST(place_one_slot_at_a_time_of_all_replicas) {
+    struct stage *stage = stage_new(NULL);
+    for (uint32_t k = 0; k < 2; k++) {
+        stage_worker(stage, k)->hello.slot_count = 2;
+        EXPECT_EQ(stage_hello(stage, &stage->workers[k]), 0);
+    }
+    for (uint32_t i = 0; i < 4; i++)
+        ask_of(stage, i, 1, 300);
+    for (int turn = 0; turn < 6; turn++) {
+        stage_run(stage);
+        for (uint32_t k = 0; k < 2; k++)
+            EXPECT(stage_answer(stage, &stage->workers[k]));
+    }
+    ask_of(stage, 10, 2, 4);
+    stage_run(stage);
+    stage->now += stage->config.slot_wait_ms;
+    for (int turn = 0; turn < 3; turn++) /* whose rows are all under way */
+        stage_run(stage);
+    EXPECT(stage->workers[0].results.count && stage->workers[1].results.count);
+    for (int turn = 0; turn < 20 && !stage->requests[10].choices[0].finish; turn++) {
+        for (uint32_t k = 0; k < 2; k++)
+            stage_answer(stage, &stage->workers[k]);
+        stage_run(stage);
+    }
+    EXPECT(stage->requests[10].choices[0].finish != 0);
+    EXPECT_EQ(sched_counts(stage->s).preemptions, 1);
     stage_ends_right(stage, 4, 300);
 }
 

@@ -1,3 +1,4 @@
+#include "scheduler/core/core.h"
 #include "scheduler/core/models.h"
 #include "stage.h"
 
@@ -701,10 +702,14 @@ TEST(policy_window_group_gives_blocks_back) {
     EXPECT_EQ(stage_hello(stage, w), 0);
     stage_simple(stage, 0, 40, 400);
     uint64_t most = 0;
+    const struct replica *r = model_find(stage->s, bytes_str(""))->replicas.items[0];
     for (int i = 0; i < 300; i++) {
         stage_run(stage);
         most = MAX(most, sched_counts(stage->s).blocks_used);
         EXPECT(stage_answer(stage, w));
+        /* each as soon as nothing of it lies within the window */
+        const struct sequence *q = r->running[0];
+        EXPECT_EQ(q->tables[1].first, q->computed_lo > 32 ? (q->computed_lo - 32) / 8 : 0);
     }
     EXPECT(most <= 340 / 16 + 2 + (40 + 32) / 8 + 3);
     stage_finish(stage);
