@@ -12,6 +12,8 @@
 /* A tokenizer of three tokens, and those that are added, that splits so, for a model of five rows, as
  * GGUF. config: what tokenizer_config.json has; NULL: there is none. g: closed by the caller, its file
  * is gone. */
+static const char *merges = "\"a b\"";
+
 static void put_added(const char *added, const char *splits, const char *config, struct gguf *g) {
     char dir[] = "/tmp/trireme-text-XXXXXX";
     struct gguf_writer w;
@@ -27,8 +29,8 @@ static void put_added(const char *added, const char *splits, const char *config,
         "{\"added_tokens\":[%s],\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[%s{"
         "\"type\":"
         "\"ByteLevel\"}]},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},"
-        "\"merges\":[\"a b\"]}}",
-        added, splits);
+        "\"merges\":[%s]}}",
+        added, splits, merges);
     EXPECT_EQ(file_write_atomic(tokenizer, text.data, text.len, 0600, &err), 0);
     if (config)
         EXPECT_EQ(file_write_atomic(special, config, strlen(config), 0600, &err), 0);
@@ -86,6 +88,25 @@ TEST(splits_are_called_as_llama_cpp_calls_them) {
         pre_of(ROWS[i].splits, name);
         EXPECT_STR(name, ROWS[i].name);
     }
+}
+
+/* Newer files have the two parts apart. */
+TEST(merges_are_two_words_in_each_form) {
+    static const char *const FORMS[] = {"\"a b\",\"b a\"", "[\"a\",\"b\"],[\"b\",\"a\"]",
+                                        "[\"a\",\"b\"],\"b a\""};
+    for (size_t i = 0; i < ARRAY_LEN(FORMS); i++) {
+        struct gguf g = {0};
+        struct bytes one = {0}, other = {0};
+        merges = FORMS[i];
+        put_text("", NULL, &g);
+        const struct gguf_kv *kv = gguf_find(&g, "tokenizer.ggml.merges");
+        EXPECT(kv && kv->count == 2);
+        struct gguf_strings list = gguf_strings_of(kv);
+        EXPECT(gguf_strings_next(&list, &one) && gguf_strings_next(&list, &other));
+        EXPECT(bytes_equal(one, bytes_str("a b")) && bytes_equal(other, bytes_str("b a")));
+        gguf_close(&g);
+    }
+    merges = "\"a b\"";
 }
 
 TEST(every_row_of_the_embedding_has_a_token) {

@@ -170,6 +170,10 @@ TEST(an_order_of_samplers_leaves_out_what_it_does_not_name) {
     EXPECT_EQ(s->order >> 36, 0);
     EXPECT(s->repetition_penalty == 1.5f && s->presence_penalty == 0.5f);
     EXPECT(s->frequency_penalty == 0.25f && s->dry_multiplier == 0.5f);
+    /* adaptive_p takes no place, wherever it is named */
+    snprintf(fields, sizeof fields, "%s[\"adaptive_p\",\"top_k\"]", ALL);
+    EXPECT_EQ(ask(fields), 0);
+    EXPECT_EQ(s->order, WIRE_SAMPLE_TOP_K);
     snprintf(fields, sizeof fields, "%s\"tde\"", ALL); /* the last counts as well */
     EXPECT_EQ(ask(fields), 0);
     EXPECT(s->repetition_penalty == 1.5f && s->dry_multiplier == 0.5f);

@@ -83,6 +83,29 @@ TEST(masks_are_what_is_accepted) {
     vocab_free(&v);
 }
 
+/* Behind the end nothing comes, not the end once more; nor a token that there is not. */
+TEST(nothing_comes_behind_the_end) {
+    uint8_t bytes[BYTE_TOKENS];
+    struct vocab *v = small_vocab(bytes);
+    struct program p;
+    struct error err;
+    EXPECT(!compile(GRAMMAR_REGEX, "a*", &p, &err));
+    struct grammar_run *run = grammar_run_new(&p, v);
+    struct matcher *m = matcher_new(run);
+    EXPECT(matcher_token(m, 'a') && matcher_token(m, 'a') && !matcher_token(m, 'b'));
+    EXPECT(!matcher_token(m, v->token_count) && !matcher_token(m, UINT32_MAX));
+    EXPECT(matcher_may_end(m) && matcher_token(m, END_TOKEN));
+    EXPECT(!matcher_token(m, END_TOKEN) && !matcher_token(m, 'a') &&
+           !matcher_bytes(m, bytes_str("a")));
+    EXPECT(matcher_may_end(m) && !matcher_failed(m));
+    matcher_reset(m);
+    EXPECT(matcher_token(m, 'a'));
+    matcher_free(&m);
+    grammar_run_free(&run);
+    program_release(&p);
+    vocab_free(&v);
+}
+
 TEST(a_mask_asked_for_again_is_the_same) {
     uint8_t bytes[BYTE_TOKENS];
     struct vocab *v = small_vocab(bytes);

@@ -391,8 +391,13 @@ TEST(etcds_tokens_are_words) {
     c.user = "me \"2\"";
     c.password_file = path;
     struct engine *e = made("http://a", &c);
-    static const char *const BAD[] = {"{}", "{\"token\":\"\"}", "{\"token\":\"a b\"}",
-                                      "{\"token\":\"a\\r\\nX: y\"}", "{\"token\":\"a\\u007f\"}"};
+    static const char *const BAD[] = {"{}",
+                                      "{\"token\":\"\"}",
+                                      "{\"token\":\"a b\"}",
+                                      "{\"token\":\"a\\r\\nX: y\"}",
+                                      "{\"token\":\"a\\u007f\"}",
+                                      "{\"token\":\" a\"}",
+                                      "{\"token\":\"\\u007fa\"}"};
     for (size_t i = 0; i < ARRAY_LEN(BAD); i++) {
         will_answer(200, BAD[i]);
         EXPECT_EQ(take(e, 1, &number), ERR_INVALID);
