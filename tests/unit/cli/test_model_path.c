@@ -1,8 +1,8 @@
 /* What the name of a model means to a command: a file, or what a cache of a hub has, and what it is called then. */
 #include "cli/model_path.h"
 
-#include "../formats/hub_folder.h"
 #include "check.h"
+#include "formats/hub_folder.h"
 
 #define HASH   "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define COMMIT "0123456789abcdef0123456789abcdef01234567"
