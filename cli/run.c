@@ -4,7 +4,9 @@
 
 #include "formats/json.h"
 
+#include <poll.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define PROMPT_ROW                                                                                 \
@@ -30,25 +32,45 @@ const struct option_table run_options = {
     .program = "trireme run",
     .synopsis = "[OPTIONS] MODEL PROMPT  (with --url: PROMPT)",
     .summary = "Lets a model answer a prompt and prints it as it comes. "
-               "A prompt of - is read from standard input, and so is one that is not given where a "
-               "program or a file is there.",
+               "A prompt of - is read from standard input, and so is one that is not given. "
+               "What a program or a file gives there (cat FILE | trireme run MODEL 'Sum it up.') "
+               "is asked before the prompt.",
     .rows = ROWS,
     .count = ARRAY_LEN(ROWS),
     .foreign = talk_foreign,
     .foreign_count = TALK_FOREIGN_COUNT};
 
-enum { PROMPT_MAX = 8 << 20 };
+enum { PROMPT_MAX = 8 << 20, SILENCE_MS = 2000 };
 
-static int read_prompt(const char *word, struct buf *prompt, struct error *err) {
+/* Whether somebody gave standard input: a pipe or a file. Not a terminal, /dev/null, or the socket
+ * that ssh leaves open. */
+static bool is_given(void) {
+    struct stat input;
+    return !fstat(STDIN_FILENO, &input) && (S_ISFIFO(input.st_mode) || S_ISREG(input.st_mode));
+}
+
+static void read_input(struct buf *prompt) {
     char chunk[65536];
-    if (strcmp(word, "-")) {
-        buf_add_str(prompt, word);
-        return 0;
-    }
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    if (!isatty(STDIN_FILENO) && poll(&input, 1, SILENCE_MS) == 0)
+        fprintf(stderr, "trireme: waiting for standard input to end (</dev/null: there is none)\n");
     for (ssize_t n; (n = read(STDIN_FILENO, chunk, sizeof chunk)) > 0;)
         buf_add(prompt, chunk, (size_t)n);
-    if (!prompt->len && !prompt->failed)
+}
+
+/* The prompt as asked: what standard input gave, an empty line, and the word. */
+static int read_prompt(const char *word, struct buf *prompt, struct error *err) {
+    bool alone = !strcmp(word, "-");
+    if (alone || is_given())
+        read_input(prompt);
+    if (alone && !prompt->len && !prompt->failed)
         return error_set(err, ERR_INVALID, "there is no prompt: standard input is empty");
+    while (!alone && prompt->len && prompt->data[prompt->len - 1] == '\n')
+        prompt->len--;
+    if (!alone && prompt->len)
+        buf_add_str(prompt, "\n\n");
+    if (!alone)
+        buf_add_str(prompt, word);
     return prompt->failed
                ? error_set(err, ERR_LIMIT, "the prompt is longer than %d bytes", PROMPT_MAX)
                : 0;

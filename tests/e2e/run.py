@@ -21,6 +21,7 @@ def required(kind):
 
 
 def main(argv):
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # `trireme run` would wait for the end of a pipe that is left open
     pattern = ""
     if argv[:1] == ["-k"]:
         pattern, argv = argv[1], argv[2:]

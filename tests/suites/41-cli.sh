@@ -96,8 +96,18 @@ check logits_of_a_context_too_long says 1 "model's context of" "$trireme" logits
 check doctor_takes_layers says 0 'fits            yes' "$trireme" doctor "$model" -ngl 33
 check perplexity_without_a_text says 2 '--file' "$trireme" perplexity --model "$model"
 check run_without_words says 2 'give a model folder' "$trireme" run
-piped() { [ "$(echo 'Who are you?' | "$trireme" run "$model" -n 8 --temp 0)" = "$("$trireme" run "$model" 'Who are you?' -n 8 --temp 0)" ]; }
+piped() { [ "$(echo 'Who are you?' | "$trireme" run "$model" -n 8 --temp 0)" = "$("$trireme" run "$model" 'Who are you?' -n 8 --temp 0 </dev/null)" ]; }
 check run_reads_a_pipe piped
+# what lies in a pipe or a file is asked before the prompt; without any the prompt is asked alone
+beside() {
+    local want
+    want=$("$trireme" run "$model" --raw $'Once upon a time\n\nthere' -n 8 --temp 0 </dev/null) || return 1
+    echo 'Once upon a time' >"$dir/beside"
+    [ "$("$trireme" run "$model" --raw there -n 8 --temp 0 <"$dir/beside")" = "$want" ] &&
+        [ "$(cat "$dir/beside" | "$trireme" run "$model" --raw -p there -n 8 --temp 0)" = "$want" ] &&
+        [ "$("$trireme" run "$model" --raw there -n 8 --temp 0 </dev/null)" != "$want" ]
+}
+check run_asks_a_pipe_before_its_prompt beside
 check an_empty_key_opens_no_server says 1 'the API key is empty' "$trireme" serve "$model" --api-key "" --port "$(free_port)" --run-dir "$dir/empty-key"
 check run_of_an_empty_pipe says 1 'standard input is empty' "$trireme" run "$model"
 check run_of_a_name_without_a_hub says 1 "one of Ollama's ollama:llama3.2" "$trireme" run llama3.2 hi
