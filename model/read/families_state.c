@@ -366,6 +366,33 @@ const struct family STATE_FAMILIES[] = {
      .attention_unlisted = true,
      .state = LFM2_STATE,
      .ffn_two_thirds = "block_auto_adjust_ff_dim"},
+    {.architectures = "Lfm2MoeForCausalLM",
+     .model_types = "lfm2_moe",
+     .name = "lfm2_moe",
+     .names = &LFM2_MOE_NAMES,
+     .expects = "use_expert_bias=true",
+     .aliases = "tie_word_embeddings=tie_embedding first_k_dense_replace:=num_dense_layers",
+     .defaults = "{\"tie_word_embeddings\":true,"
+                 "\"max_position_embeddings\":128000,"
+                 "\"num_attention_heads\":32,"
+                 "\"num_key_value_heads\":8,"
+                 "\"norm_eps\":1e-5,"
+                 "\"rope_theta\":1000000.0,"
+                 "\"intermediate_size\":7168,"
+                 "\"moe_intermediate_size\":1792,"
+                 "\"num_dense_layers\":2,"
+                 "\"num_experts\":32,"
+                 "\"num_experts_per_tok\":4,"
+                 "\"norm_topk_prob\":true,"
+                 "\"routed_scaling_factor\":1.0}",
+     .norm_eps = "norm_eps",
+     .layer_types = LFM2_TYPES,
+     .qk_norm = QK_NORM_HEAD,
+     .mixer = MIXER_SHORT_CONV,
+     .attention_unlisted = true,
+     .state = LFM2_STATE,
+     .ffn = FFN_MOE,
+     .moe = &LFM2_MOE},
     {.architectures = "Qwen3NextForCausalLM",
      .model_types = "qwen3_next",
      .name = "qwen3_next",

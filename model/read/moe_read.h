@@ -49,6 +49,6 @@ struct moe_family {
 int moe_read(struct spec_reader *r, uint32_t layer, struct layer_spec *out);
 
 /* families_moe.c: mixtures that families with a state share */
-extern const struct moe_family QWEN2_MOE, QWEN3_5_MOE;
+extern const struct moe_family QWEN2_MOE, QWEN3_5_MOE, LFM2_MOE;
 
 #endif

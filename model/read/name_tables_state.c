@@ -142,27 +142,28 @@ const struct name_table GRANITE_HYBRID_NAMES = {
                  [ROLE_DOWN] = L "shared_mlp.output_linear.weight"},
 };
 
-const struct name_table LFM2_NAMES = {
-    .patterns = {[ROLE_EMBED] = "*embed_tokens.weight",
-                 [ROLE_FINAL_NORM] = "*embedding_norm.weight",
-                 [ROLE_HEAD] = "^lm_head.weight",
-                 [ROLE_MIXER_NORM] = L "operator_norm.weight",
-                 [ROLE_FFN_NORM] = L "ffn_norm.weight",
-                 [ROLE_IN] = L "conv.in_proj.weight",
-                 [ROLE_IN_BIAS] = L "conv.in_proj.bias",
-                 [ROLE_CONV] = L "conv.conv.weight",
-                 [ROLE_CONV_BIAS] = L "conv.conv.bias",
-                 [ROLE_MIX_OUT] = L "conv.out_proj.weight",
-                 [ROLE_MIX_OUT_BIAS] = L "conv.out_proj.bias",
-                 [ROLE_Q] = L "self_attn.q_proj.weight",
-                 [ROLE_K] = L "self_attn.k_proj.weight",
-                 [ROLE_V] = L "self_attn.v_proj.weight",
-                 [ROLE_OUT] = L "self_attn.out_proj.weight",
-                 [ROLE_Q_NORM] = L "self_attn.q_layernorm.weight",
-                 [ROLE_K_NORM] = L "self_attn.k_layernorm.weight",
-                 [ROLE_GATE] = L "feed_forward.w1.weight",
-                 [ROLE_UP] = L "feed_forward.w3.weight",
-                 [ROLE_DOWN] = L "feed_forward.w2.weight"},
+#define LFM2_ROLES                                                                                 \
+    [ROLE_EMBED] = "*embed_tokens.weight", [ROLE_FINAL_NORM] = "*embedding_norm.weight",           \
+    [ROLE_HEAD] = "^lm_head.weight", [ROLE_MIXER_NORM] = L "operator_norm.weight",                 \
+    [ROLE_FFN_NORM] = L "ffn_norm.weight", [ROLE_IN] = L "conv.in_proj.weight",                    \
+    [ROLE_IN_BIAS] = L "conv.in_proj.bias", [ROLE_CONV] = L "conv.conv.weight",                    \
+    [ROLE_CONV_BIAS] = L "conv.conv.bias", [ROLE_MIX_OUT] = L "conv.out_proj.weight",              \
+    [ROLE_MIX_OUT_BIAS] = L "conv.out_proj.bias", [ROLE_Q] = L "self_attn.q_proj.weight",          \
+    [ROLE_K] = L "self_attn.k_proj.weight", [ROLE_V] = L "self_attn.v_proj.weight",                \
+    [ROLE_OUT] = L "self_attn.out_proj.weight", [ROLE_Q_NORM] = L "self_attn.q_layernorm.weight",  \
+    [ROLE_K_NORM] = L "self_attn.k_layernorm.weight", [ROLE_GATE] = L "feed_forward.w1.weight",    \
+    [ROLE_UP] = L "feed_forward.w3.weight", [ROLE_DOWN] = L "feed_forward.w2.weight"
+
+const struct name_table LFM2_NAMES = {.patterns = {LFM2_ROLES}};
+
+const struct name_table LFM2_MOE_NAMES = {
+    .patterns = {LFM2_ROLES, [ROLE_ROUTER] = L "feed_forward.gate.weight",
+                 [ROLE_ROUTER_CORRECTION] = L "feed_forward.expert_bias",
+                 [ROLE_EXPERT_GATE] = L "feed_forward.experts.%u.w1.weight",
+                 [ROLE_EXPERT_UP] = L "feed_forward.experts.%u.w3.weight",
+                 [ROLE_EXPERT_DOWN] = L "feed_forward.experts.%u.w2.weight",
+                 [ROLE_EXPERTS_GATE_UP] = L "feed_forward.experts.gate_up_proj",
+                 [ROLE_EXPERTS_DOWN] = L "feed_forward.experts.down_proj"},
 };
 
 /* What Qwen3-Next and Qwen3.5 have of experts. */
