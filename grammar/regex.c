@@ -152,38 +152,99 @@ static uint32_t take_escaped(struct reader *r) {
     }
 }
 
-/* \p{L}, \p{Lu}, \p{Letter}, ...: general categories of Unicode 16. */
+/* General categories of Unicode 16, by both of their names, and what ECMA-262 makes of them. */
+enum {
+    UNICODE_Z = 1 << UNICODE_ZS | 1 << UNICODE_ZL | 1 << UNICODE_ZP,
+    UNICODE_C =
+        1 << UNICODE_CC | 1 << UNICODE_CF | 1 << UNICODE_CS | 1 << UNICODE_CO | 1 << UNICODE_CN,
+    UNICODE_ANY = UNICODE_L | UNICODE_M | UNICODE_N | UNICODE_P | UNICODE_S | UNICODE_Z | UNICODE_C,
+};
+static const struct {
+    const char *brief, *name;
+    uint32_t set;
+} PROPERTIES[] = {
+    {"L", "Letter", UNICODE_L},
+    {"LC", "Cased_Letter", 1 << UNICODE_LU | 1 << UNICODE_LL | 1 << UNICODE_LT},
+    {"Lu", "Uppercase_Letter", 1 << UNICODE_LU},
+    {"Ll", "Lowercase_Letter", 1 << UNICODE_LL},
+    {"Lt", "Titlecase_Letter", 1 << UNICODE_LT},
+    {"Lm", "Modifier_Letter", 1 << UNICODE_LM},
+    {"Lo", "Other_Letter", 1 << UNICODE_LO},
+    {"M", "Mark", UNICODE_M},
+    {"M", "Combining_Mark", UNICODE_M},
+    {"Mn", "Nonspacing_Mark", 1 << UNICODE_MN},
+    {"Mc", "Spacing_Mark", 1 << UNICODE_MC},
+    {"Me", "Enclosing_Mark", 1 << UNICODE_ME},
+    {"N", "Number", UNICODE_N},
+    {"Nd", "Decimal_Number", 1 << UNICODE_ND},
+    {"Nd", "digit", 1 << UNICODE_ND},
+    {"Nl", "Letter_Number", 1 << UNICODE_NL},
+    {"No", "Other_Number", 1 << UNICODE_NO},
+    {"P", "Punctuation", UNICODE_P},
+    {"P", "punct", UNICODE_P},
+    {"Pc", "Connector_Punctuation", 1 << UNICODE_PC},
+    {"Pd", "Dash_Punctuation", 1 << UNICODE_PD},
+    {"Ps", "Open_Punctuation", 1 << UNICODE_PS},
+    {"Pe", "Close_Punctuation", 1 << UNICODE_PE},
+    {"Pi", "Initial_Punctuation", 1 << UNICODE_PI},
+    {"Pf", "Final_Punctuation", 1 << UNICODE_PF},
+    {"Po", "Other_Punctuation", 1 << UNICODE_PO},
+    {"S", "Symbol", UNICODE_S},
+    {"Sm", "Math_Symbol", 1 << UNICODE_SM},
+    {"Sc", "Currency_Symbol", 1 << UNICODE_SC},
+    {"Sk", "Modifier_Symbol", 1 << UNICODE_SK},
+    {"So", "Other_Symbol", 1 << UNICODE_SO},
+    {"Z", "Separator", UNICODE_Z},
+    {"Zs", "Space_Separator", 1 << UNICODE_ZS},
+    {"Zl", "Line_Separator", 1 << UNICODE_ZL},
+    {"Zp", "Paragraph_Separator", 1 << UNICODE_ZP},
+    {"C", "Other", UNICODE_C},
+    {"Cc", "Control", 1 << UNICODE_CC},
+    {"Cc", "cntrl", 1 << UNICODE_CC},
+    {"Cf", "Format", 1 << UNICODE_CF},
+    {"Cs", "Surrogate", 1 << UNICODE_CS},
+    {"Co", "Private_Use", 1 << UNICODE_CO},
+    {"Cn", "Unassigned", 1 << UNICODE_CN},
+    {"Any", "Any", UNICODE_ANY},
+    {"Assigned", "Assigned", UNICODE_ANY & ~(1 << UNICODE_CN)},
+};
+
+/* The set that a name between braces means; 0: none. */
+static uint32_t property_set(struct bytes name) {
+    for (size_t i = 0; i < ARRAY_LEN(PROPERTIES); i++)
+        if (bytes_equal(name, bytes_str(PROPERTIES[i].brief)) ||
+            bytes_equal(name, bytes_str(PROPERTIES[i].name)))
+            return PROPERTIES[i].set;
+    return 0;
+}
+
+/* \p{L}, \p{Lu}, \p{Letter}, \p{gc=Lu}, \p{ASCII}, ... */
 static bool add_property(struct reader *r, code_range_vec *v, bool outside) {
-    static const struct {
-        const char *name;
-        uint32_t set;
-    } KNOWN[] = {
-        {"{L}", UNICODE_L},           {"{Letter}", UNICODE_L},
-        {"{Lu}", 1 << UNICODE_LU},    {"{Uppercase_Letter}", 1 << UNICODE_LU},
-        {"{Ll}", 1 << UNICODE_LL},    {"{Lowercase_Letter}", 1 << UNICODE_LL},
-        {"{Lt}", 1 << UNICODE_LT},    {"{Lm}", 1 << UNICODE_LM},
-        {"{Lo}", 1 << UNICODE_LO},    {"{M}", UNICODE_M},
-        {"{Mn}", 1 << UNICODE_MN},    {"{Mc}", 1 << UNICODE_MC},
-        {"{N}", UNICODE_N},           {"{Nd}", 1 << UNICODE_ND},
-        {"{digit}", 1 << UNICODE_ND}, {"{Nl}", 1 << UNICODE_NL},
-        {"{No}", 1 << UNICODE_NO},    {"{P}", UNICODE_P},
-        {"{Punctuation}", UNICODE_P}, {"{S}", UNICODE_S},
-        {"{Zs}", 1 << UNICODE_ZS},    {"{Z}", 1 << UNICODE_ZS | 1 << UNICODE_ZL | 1 << UNICODE_ZP}};
-    for (size_t i = 0; i < ARRAY_LEN(KNOWN); i++) {
-        if (!skip_text(r, KNOWN[i].name))
-            continue;
-        unicode_init();
-        for (uint32_t cp = 0; cp <= CODE_MAX; cp++) {
-            uint32_t first = cp;
-            while (cp <= CODE_MAX && unicode_in(cp, KNOWN[i].set) != outside)
-                cp++;
-            if (cp > first)
-                vec_push(v, ((struct code_range){first, cp - 1}));
-        }
-        return true;
+    const uint8_t *begin = r->at;
+    bool braces = skip_text(r, "{");
+    (void)(braces && (skip_text(r, "General_Category=") || skip_text(r, "gc=")));
+    struct bytes name = bytes_of(r->at, 0);
+    while (braces && r->at < r->end && *r->at != '}')
+        r->at++;
+    name.len = (size_t)(r->at - name.data);
+    if (!braces || !skip_text(r, "}"))
+        name.len = 0;
+    uint32_t set = property_set(name);
+    bool ascii = bytes_equal(name, bytes_str("ASCII"));
+    if (!set && !ascii) {
+        r->at = begin;
+        fail(r, ERR_UNSUPPORTED, "an unknown property in \\p");
+        return false;
     }
-    fail(r, ERR_UNSUPPORTED, "an unknown property in \\p");
-    return false;
+    unicode_init();
+    for (uint32_t cp = 0; cp <= CODE_MAX; cp++) {
+        uint32_t first = cp;
+        while (cp <= CODE_MAX && (ascii ? cp < 0x80 : unicode_in(cp, set)) != outside)
+            cp++;
+        if (cp > first)
+            vec_push(v, ((struct code_range){first, cp - 1}));
+    }
+    return true;
 }
 
 /* One member of [...]: a character (*single) or a class that is added to v. */

@@ -2,9 +2,10 @@
  * regex.h - regular expressions (ECMA-262, as JSON Schema's "pattern" and clients' "regex" are
  * written) as automata over code points.
  *
- * Supported: alternatives, groups of all kinds, classes, \d \w \s \D \W \S, \p{General_Category},
- * escapes, quantifiers (lazy ones are the same language), ^ and $ anywhere, lookaheads and
- * lookbehinds outside of groups; Python's (?i) (of ASCII letters), (?s) and (?u) in front of all.
+ * Supported: alternatives, groups of all kinds, classes, \d \w \s \D \W \S, \p{...} of general
+ * categories and of ASCII, escapes, quantifiers (lazy ones are the same language), ^ and $
+ * anywhere, lookaheads and lookbehinds outside of groups; Python's (?i) (of ASCII letters), (?s)
+ * and (?u) in front of all.
  * Refused by name: backreferences, \b, \B, lookarounds inside groups, and a lookbehind behind a
  * lookahead that does not stand at the text's beginning.
  *
