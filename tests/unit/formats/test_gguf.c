@@ -123,6 +123,18 @@ TEST(gguf_reads_keys_and_tensors) {
     }
 }
 
+/* The last text of a list may have nothing but its length. */
+TEST(gguf_lists_of_texts_end_with_their_bytes) {
+    static const uint8_t NOTHING[16] = {0};
+    for (size_t bytes = 0; bytes <= sizeof NOTHING; bytes++) {
+        struct gguf_strings all = {NOTHING, NOTHING + bytes};
+        struct bytes s = bytes_str("x");
+        for (size_t i = 0; i < bytes / 8; i++)
+            EXPECT(gguf_strings_next(&all, &s) && s.len == 0);
+        EXPECT(!gguf_strings_next(&all, &s));
+    }
+}
+
 /* Every beginning of a good file is refused, and so is every file with one byte more or less of a
  * length. */
 TEST(gguf_refuses_every_cut_file) {

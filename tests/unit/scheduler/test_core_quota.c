@@ -367,6 +367,39 @@ TEST(quota_gives_a_prompt_back_as_far_as_there_is_room) {
     quotas_release(&s.quotas);
 }
 
+/* Tenants whose ids differ in one bit are two, and nobody is one. */
+TEST(quota_is_of_one_tenant_alone) {
+    static const struct u128 IDS[] = {{7, 2}, {7, 3}, {6, 2}, {0, 0}, {0, 1}};
+    struct sched s = {.now = 5000};
+    struct wire_submit submit = bounds(1, 600);
+    struct request *requests[ARRAY_LEN(IDS)];
+    quotas_init(&s.quotas);
+    for (size_t i = 0; i < ARRAY_LEN(IDS); i++) {
+        submit.tenant = IDS[i];
+        requests[i] = taken(&s, &submit, 10);
+        EXPECT(s.quotas.ids.count == i + 1 && requests[i]->quota->open == 1);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(IDS); i++)
+        leave(&s, requests[i]);
+    quotas_release(&s.quotas);
+}
+
+/* What another scheduler took already is open, and its prompt is paid. */
+TEST(quota_charges_no_prompt_twice) {
+    struct sched s = {.now = 5000};
+    struct wire_submit submit = bounds(2, 600);
+    quotas_init(&s.quotas);
+    struct request *request = mem_calloc(1, sizeof *request);
+    request->prompt.count = 100;
+    request->resumed = true;
+    quota_take(&s, request, &submit);
+    EXPECT(request->quota->left == 600 && request->quota->open == 1);
+    quota_undo(&s, request);
+    EXPECT(request->quota->left == 600 && request->quota->open == 0);
+    leave(&s, request);
+    quotas_release(&s.quotas);
+}
+
 TEST(quota_cost_is_by_weight) {
     struct request request = {0};
     EXPECT_EQ(quota_cost(&request, 7), 700);

@@ -333,7 +333,7 @@ static const struct parse_case cases[] = {
      "tool=\"get_weather\" index=\"1\"<|sep|><|open|>argument key=\"city\" "
      "type=\"string\"<|sep|>Paris<|close|>argument<|sep|><|open|>argument key=\"days\" "
      "type=\"number\"<|sep|>2<|close|>argument<|sep|><|close|>call<|sep|><|open|>call tool=\"now\" "
-     "index=\"2\"<|sep|><|open|>argument key=\"a &amp;&quot;b&quot;\" "
+     "index=\"19\"<|sep|><|open|>argument key=\"a &amp;&quot;b&quot;\" "
      "type=\"string\"<|sep|>1<|close|>argument"
      "<|sep|><|close|>call<|sep|><|close|>tools<|sep|><|close|>message<|sep|>",
      "R(a)C(b)" W_IS("0") "T(1||now|{\"a &\\\"b\\\"\": \"1\"})"},
