@@ -287,8 +287,8 @@ static int tell_folder(const struct report *r, const char *dir) {
     return failed(r, rc, &err) + failed(r, weights_rc, &weights_err);
 }
 
-/* How the model's files say that its embeddings are made. */
-static void tell_embeddings(const struct report *r, const char *dir) {
+/* How the model's files say that its embeddings are made. `told`: an error that was told. */
+static void tell_embeddings(const struct report *r, const char *dir, const char *told) {
     static const char *const NAMES[POOLING_COUNT] = {[POOLING_LAST] = "last",
                                                      [POOLING_MEAN] = "mean",
                                                      [POOLING_CLS] = "cls",
@@ -296,7 +296,8 @@ static void tell_embeddings(const struct report *r, const char *dir) {
     struct pooling_spec spec;
     struct error err;
     if (pooling_read(dir, &spec, &err)) {
-        report_row(r, "embeddings", "none: %s", err.text);
+        if (strcmp(err.text, told) != 0)
+            report_row(r, "embeddings", "none: %s", err.text);
     } else if (spec.kind != POOLING_NONE) {
         char width[48] = "";
         if (spec.head.count)
@@ -317,9 +318,10 @@ static void tell_machine(const struct report *r) {
     report_number(r, "cpus", (double)sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-/* Every part is told, also when another one cannot be read. */
+/* Every part is told, also when another one cannot be read; what is wrong with a GGUF file, which all
+ * parts are in, once. */
 static int info(const struct report *r, const char *dir) {
-    struct error err;
+    struct error err = {0}, file_err = {0};
     int failures = 0;
     char *gguf = gguf_path_of(dir);
     report_text(r, "model", dir);
@@ -334,11 +336,13 @@ static int info(const struct report *r, const char *dir) {
     }
     report_row(r, "model", "%s", dir);
     if (gguf)
-        failures += failed(r, tell_gguf(r, dir, &err), &err);
+        failures += failed(r, tell_gguf(r, dir, &file_err), &file_err);
     if (!gguf)
         failures += tell_folder(r, dir);
-    failures += failed(r, tell_text(r, dir, &err), &err);
-    tell_embeddings(r, dir);
+    int rc = tell_text(r, dir, &err);
+    if (rc && strcmp(err.text, file_err.text) != 0)
+        failures += failed(r, rc, &err);
+    tell_embeddings(r, dir, file_err.text);
     mem_free(gguf);
     tell_machine(r);
     report_row(r, "can be served", "%s", failures ? "no, for the reasons above" : "yes");

@@ -48,6 +48,8 @@ static int open_device(struct loaded *l, const struct worker_settings *s, struct
         .spin_us = POOL_SPIN_US,
         .ordinal = chosen ? (int)s->gpu : (int)(place.stage * place.tp + place.rank),
         .gemm = GEMM[s->gemm]};
+    if (!strcmp(options.kind, "auto") && !device_known("cuda"))
+        log_info("computing on the CPU: this build has no code for GPUs");
     return device_open(&options, &l->dev, err);
 }
 

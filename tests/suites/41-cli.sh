@@ -57,6 +57,11 @@ info_of_config() { # info_of_config TEXT: of a folder whose config.json has it
 }
 check info_of_an_empty_config tells "config.json: unexpected end of the text" info_of_config ""
 check info_of_a_config_that_is_a_list tells "config.json: expected an object" info_of_config "[]"
+cut_once() { # a GGUF file that is cut: said once, though config, tokenizer and embeddings all are in it
+    printf 'GGUF\3\0\0\0\1\0\0\0\0\0' >"$dir/cut.gguf"
+    [ "$("$trireme" info "$dir/cut.gguf" 2>&1 | grep -c 'the header is cut')" = 1 ]
+}
+check info_of_a_cut_file_says_so_once cut_once
 check info_of_nothing says 1 'can be served   no' "$trireme" info "$dir"
 is_json() { # is_json EXPRESSION COMMAND...: the command prints a document d for which the expression is true
     local expression=$1
@@ -258,6 +263,9 @@ names_lead_to_the_model() {
     ! called quattro >/dev/null 2>&1
 }
 check served_names_lead_to_the_model names_lead_to_the_model
+# who asked for a GPU (serve --gpu) reads why there is none
+says_where_it_computes() { grep -q 'worker.*: computing on the CPU: ' "$dir/log.txt" || command -v nvidia-smi; }
+check a_worker_without_a_gpu_says_why says_where_it_computes
 says_what_it_took() { grep -q 'info serve.*: -fa: attention' "$dir/log.txt" && grep -q 'info serve.*: --trust-remote-code: no code' "$dir/log.txt"; }
 check flags_of_others_are_noted_in_the_log says_what_it_took
 check run_takes_a_model_by_flag says 0 '' "$trireme" run --max-tokens 2 --gpu-layers 0 --num-ctx 256 --paged-attention --graphs -m "$model" hello
