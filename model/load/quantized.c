@@ -5,6 +5,7 @@
 #include "formats/json.h"
 #include "kernels/types.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 /* ---- quantization_config ---- */
@@ -27,15 +28,16 @@ static bool read_pair(struct json_reader *r, int64_t out[2]) {
     return ev == JSON_ARRAY_END;
 }
 
-static bool read_config(struct json_reader *r, struct quantized_config *c) {
+/* Of an object that has begun. */
+static bool read_fields(struct json_reader *r, struct quantized_config *c) {
     enum json_event ev;
-    if (json_next(r) != JSON_OBJECT_BEGIN)
-        return false;
     while ((ev = json_next(r)) == JSON_KEY) {
         struct bytes key = r->text;
         bool ok;
         if (bytes_equal(key, bytes_str("quant_method")))
             ok = read_text(r, c->method, sizeof c->method);
+        else if (bytes_equal(key, bytes_str("quant_algo")))
+            ok = read_text(r, c->algo, sizeof c->algo);
         else if (bytes_equal(key, bytes_str("version")) && c->version[0] == 0)
             ok = read_text(r, c->version, sizeof c->version);
         else if (bytes_equal(key, bytes_str("checkpoint_format")))
@@ -55,16 +57,31 @@ static bool read_config(struct json_reader *r, struct quantized_config *c) {
     return ev == JSON_OBJECT_END;
 }
 
+static bool read_config(struct json_reader *r, struct quantized_config *c) {
+    return json_next(r) == JSON_OBJECT_BEGIN && read_fields(r, c);
+}
+
+/* MLX's `quantization`; whatever else has that name says nothing here. */
+static bool read_mlx(struct json_reader *r, struct quantized_config *c) {
+    enum json_event ev = json_next(r);
+    return ev == JSON_OBJECT_BEGIN ? read_fields(r, c) : ev >= JSON_STRING;
+}
+
 static bool find_config(struct json_reader *r, struct quantized_config *c);
 
-/* Finds quantization_config (or compression_config) at the top, or in text_config. */
+/* Finds quantization_config (or compression_config, or quantization) at the top, or in
+ * text_config. */
 static bool find_in_object(struct json_reader *r, struct quantized_config *c) {
     enum json_event ev;
     while ((ev = json_next(r)) == JSON_KEY) {
         bool here = bytes_equal(r->text, bytes_str("quantization_config")) ||
                     bytes_equal(r->text, bytes_str("compression_config"));
         bool inside = bytes_equal(r->text, bytes_str("text_config"));
-        if (here ? !read_config(r, c) : inside ? !find_config(r, c) : !json_skip(r))
+        bool mlx = bytes_equal(r->text, bytes_str("quantization"));
+        if (here     ? !read_config(r, c)
+            : mlx    ? !read_mlx(r, c)
+            : inside ? !find_config(r, c)
+                     : !json_skip(r))
             return false;
     }
     return ev == JSON_OBJECT_END;
@@ -75,9 +92,28 @@ static bool find_config(struct json_reader *r, struct quantized_config *c) {
     return ev == JSON_OBJECT_BEGIN ? find_in_object(r, c) : ev == JSON_NULL;
 }
 
+static int check_method(const struct quantized_config *c, struct error *err) {
+    static const char *const METHODS[] = {"",        "awq",   "gptq",         "compressed-tensors",
+                                          "fp8",     "mxfp4", "bitsandbytes", "fbgemm_fp8",
+                                          "modelopt"};
+    if (!c->method[0] && c->bits)
+        return error_set(err, ERR_UNSUPPORTED,
+                         "config.json: weights of %" PRId64 " bits without a 'quant_method': MLX's "
+                         "form is not supported; take the model as GGUF, or as its author gives it",
+                         c->bits);
+    if (!strcmp(c->method, "modelopt") && strcmp(c->algo, "FP8") != 0)
+        return error_set(err, ERR_UNSUPPORTED,
+                         "config.json: quant_algo '%s' of quant_method 'modelopt' is not supported "
+                         "(FP8 is)",
+                         c->algo);
+    for (size_t i = 0; i < ARRAY_LEN(METHODS); i++)
+        if (!strcmp(c->method, METHODS[i]))
+            return 0;
+    return error_set(err, ERR_UNSUPPORTED, "config.json: quant_method '%s' is not supported",
+                     c->method);
+}
+
 int quantized_config_read(struct quantized_config *c, struct bytes text, struct error *err) {
-    static const char *const METHODS[] = {"",    "awq",   "gptq",         "compressed-tensors",
-                                          "fp8", "mxfp4", "bitsandbytes", "fbgemm_fp8"};
     struct json_reader r;
     struct buf room = {0};
     json_reader_init(&r, config_strict_text(text, &room), 0, 0);
@@ -89,13 +125,7 @@ int quantized_config_read(struct quantized_config *c, struct bytes text, struct 
                                         "config.json: 'quantization_config' cannot be understood");
     json_reader_release(&r);
     buf_release(&room);
-    if (rc)
-        return rc;
-    for (size_t i = 0; i < ARRAY_LEN(METHODS); i++)
-        if (!strcmp(c->method, METHODS[i]))
-            return 0;
-    return error_set(err, ERR_UNSUPPORTED, "config.json: quant_method '%s' is not supported",
-                     c->method);
+    return rc ? rc : check_method(c, err);
 }
 
 /* ---- modules ---- */

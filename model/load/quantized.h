@@ -28,6 +28,7 @@
 /* What quantization_config says; all zero: nothing. */
 struct quantized_config {
     char method[32]; /* "awq", "gptq", "compressed-tensors", "fp8", "bitsandbytes", ...; "": none */
+    char algo[32];   /* ModelOpt: "FP8" */
     int64_t bits, group_size;
     char version[16];           /* AWQ: "gemm" */
     char checkpoint_format[16]; /* GPTQ: "gptq", "gptq_v2" */

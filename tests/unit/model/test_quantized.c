@@ -203,6 +203,29 @@ TEST(mutants_of_every_form_are_loaded_or_refused) {
     EXPECT_EQ(each_form(mutate_form), 20);
 }
 
+TEST(forms_that_are_not_read_are_refused_in_words) {
+    static const struct {
+        const char *config, *why; /* NULL: read */
+    } ROWS[] = {
+        {"\"quant_method\":\"modelopt\",\"quant_algo\":\"FP8\"", NULL},
+        {"},\"quantization\":{\"group_size\":64,\"bits\":4,\"lm_head\":{\"bits\":8}", "of 4 bits"},
+        {"},\"quantization\":\"none\",\"a\":{", NULL},
+        {"\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4\"", "quant_algo 'NVFP4'"},
+        {"\"quant_method\":\"modelopt\"", "quant_algo ''"},
+        {"\"group_size\":64,\"bits\":4", "weights of 4 bits without a 'quant_method': MLX"},
+        {"\"group_size\":64,\"bits\":4,\"quant_method\":\"gptq\"", NULL},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        struct quantized_config c = {0};
+        struct error err = {0};
+        char text[200];
+        int len = snprintf(text, sizeof text, "{\"quantization_config\":{%s}}", ROWS[i].config);
+        int rc = quantized_config_read(&c, bytes_of(text, (size_t)len), &err);
+        if (rc != (ROWS[i].why ? ERR_UNSUPPORTED : 0) || (rc && !strstr(err.text, ROWS[i].why)))
+            check_fail(__FILE__, __LINE__, "%s: %d '%s'", text, rc, err.text);
+    }
+}
+
 TEST(unknown_methods_are_refused_by_name) {
     struct safetensors set = {0};
     struct quantized q;
