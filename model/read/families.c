@@ -141,6 +141,7 @@ const struct family FAMILIES[] = {
                  "\"head_dim\":256,"
                  "\"hidden_act\":\"gelu_pytorch_tanh\"}",
      .expects = "hidden_activation=* use_bidirectional_attention=false",
+     .gelu_is_tanh = true,
      .norm_weight_offset = 1,
      .embed_scale = "sqrt_hidden",
      .qkv_bias = "attention_bias",

@@ -158,6 +158,8 @@ int read_activation(struct spec_reader *r, const char *field, enum activation *o
     for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
         if (!strcmp(name, NAMES[i].name)) {
             *out = NAMES[i].activation;
+            if (*out == ACTIVATION_GELU && r->family->gelu_is_tanh)
+                *out = ACTIVATION_GELU_TANH;
             return 0;
         }
     return read_unsupported(r, field, name);

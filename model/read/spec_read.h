@@ -135,8 +135,9 @@ struct family {
     const char *alibi; /* rule */
     bool alibi_scaled; /* ALiBi counts before the scale, and in bf16 (Falcon) */
 
-    enum ffn_kind ffn;     /* 0: gated */
-    bool no_ffn;           /* layers are a mixer alone */
+    bool gelu_is_tanh; /* a hidden_act of "gelu" means gelu_pytorch_tanh (Gemma 1 as published) */
+    enum ffn_kind ffn; /* 0: gated */
+    bool no_ffn;       /* layers are a mixer alone */
     const char *ffn_bias;  /* rule */
     const char *down_bias; /* rule: of the last projection alone */
     uint32_t ffn_factor;   /* without a width: so many times the hidden size */

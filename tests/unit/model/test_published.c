@@ -94,3 +94,30 @@ TEST(spellings_that_disagree_are_refused) {
               ERR_UNSUPPORTED);
     EXPECT(strstr(err.text, "max_position_embeddings"));
 }
+
+/* "gelu" is the exact one, but in Gemma 1, whose authors and transformers mean the other. */
+TEST(gelu_of_gemma_is_the_tanh_form) {
+    static const struct {
+        const char *config;
+        enum activation activation;
+    } ROWS[] = {
+        {"{\"architectures\":[\"GemmaForCausalLM\"],\"hidden_act\":\"gelu\",",
+         ACTIVATION_GELU_TANH},
+        {"{\"architectures\":[\"GemmaForCausalLM\"],", ACTIVATION_GELU_TANH},
+        {"{\"architectures\":[\"GemmaForCausalLM\"],\"hidden_act\":\"silu\",", ACTIVATION_SILU},
+        {"{\"architectures\":[\"LlamaForCausalLM\"],\"hidden_act\":\"gelu\",", ACTIVATION_GELU}};
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        char text[512];
+        struct model_spec s;
+        struct error err = {0};
+        int len = snprintf(text, sizeof text,
+                           "%s\"hidden_size\":64,\"num_hidden_layers\":1,\"num_attention_heads\":8,"
+                           "\"vocab_size\":96,\"num_key_value_heads\":8,\"intermediate_size\":96}",
+                           ROWS[i].config);
+        if (spec_read_text(&s, bytes_of(text, (size_t)len), NULL, &err))
+            check_fail(__FILE__, __LINE__, "%s", err.text);
+        else
+            EXPECT_EQ(s.layers[0].ffn.activation, ROWS[i].activation);
+        spec_release(&s);
+    }
+}
