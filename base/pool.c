@@ -41,7 +41,6 @@ struct thread_pool {
     int thread_count, spin_us;
     struct helper *helpers; /* owned, thread_count - 1 */
     struct range *ranges;   /* owned, thread_count */
-    _Atomic uint32_t round;
     _Atomic(unit_fn) run;
     _Atomic(void *) ctx;
     _Atomic uint32_t unit_count;
@@ -185,17 +184,16 @@ int thread_pool_size(const struct thread_pool *pool) {
 }
 
 uint32_t thread_pool_round(const struct thread_pool *pool) {
-    return atomic_load(&pool->round);
+    return (uint32_t)(atomic_load(&pool->ranges[0].ticket) >> 32);
 }
 
 /* Whoever sees a field of the new round sees the old tickets closed, whoever sees a ticket of it all of its
  * fields. Nothing waits for a store: a range lies in the cache of its thread. */
 static void open_round(struct thread_pool *pool, uint32_t unit_count, unit_fn run, void *ctx) {
-    uint64_t round = thread_pool_round(pool) + 1, threads = (uint64_t)pool->thread_count;
+    uint64_t round = (uint64_t)thread_pool_round(pool) + 1, threads = (uint64_t)pool->thread_count;
     for (uint64_t i = 0; i < threads; i++)
         atomic_store_explicit(&pool->ranges[i].ticket, round << 32 | UNIT_CLOSED,
                               memory_order_relaxed);
-    atomic_store_explicit(&pool->round, (uint32_t)round, memory_order_release);
     atomic_store_explicit(&pool->run, run, memory_order_release);
     atomic_store_explicit(&pool->ctx, ctx, memory_order_release);
     atomic_store_explicit(&pool->unit_count, unit_count, memory_order_release);

@@ -4,8 +4,8 @@
  *
  * Work is cut into `unit_count` units with fixed bounds, so results never depend on which thread
  * ran which unit. Units side by side should read memory side by side: a thread begins with as many of
- * them as are its share, in turn, and then takes what others have left. Idle threads spin briefly (spin_us), then sleep on a futex: an idle process uses
- * no CPU.
+ * them as are its share, in turn, and then takes what others have left. Idle threads spin briefly
+ * (spin_us), then sleep on a futex: an idle process uses no CPU.
  */
 #ifndef BASE_POOL_H
 #define BASE_POOL_H
