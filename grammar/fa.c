@@ -38,8 +38,11 @@ void dfa_release(struct dfa *d) {
     vec_release(&d->edges);
 }
 
-int fa_out_of_fuel(struct error *err) {
-    return error_set(err, ERR_LIMIT, "the pattern or grammar needs too many states");
+int fa_burn(struct fa_fuel *fuel, uint64_t price, struct error *err) {
+    if (price > fuel->states)
+        return error_set(err, ERR_LIMIT, "the pattern or grammar needs too many states");
+    fuel->states -= (uint32_t)price;
+    return 0;
 }
 
 /* ---- subset construction ---- */
@@ -244,17 +247,12 @@ int dfa_from_nfa(const struct nfa *n, uint32_t start, struct fa_fuel *fuel, stru
             dfa_push_edge(out, state.edge_first, lo, hi, to);
             /* A subset costs what it holds, so that few but wide ones are counted, too. */
             uint32_t price = fresh ? 1 + (uint32_t)(w.set.count / 16) : 0;
-            if (fuel->states < price)
-                rc = fa_out_of_fuel(err);
-            else
-                fuel->states -= price;
+            rc = fa_burn(fuel, price, err);
         }
         state.edge_count = (uint32_t)out->edges.count - state.edge_first;
         vec_push(&out->states, state);
-        if (!rc && fuel->states < w.work / WORK_OF_A_STATE)
-            rc = fa_out_of_fuel(err);
-        else if (!rc)
-            fuel->states -= (uint32_t)(w.work / WORK_OF_A_STATE);
+        if (!rc)
+            rc = fa_burn(fuel, w.work / WORK_OF_A_STATE, err);
         w.work %= WORK_OF_A_STATE;
     }
     interner_release(&t);
@@ -330,18 +328,13 @@ int dfa_product(const struct dfa *a, const struct dfa *b, bool both, dfa_label_f
                 continue;
             uint32_t target = interner_add(&t, to, 2, &fresh);
             dfa_push_edge(out, state.edge_first, (uint32_t)begin, (uint32_t)hi, target);
-            if (fresh && !fuel->states)
-                rc = fa_out_of_fuel(err);
-            fuel->states -= fresh && !rc;
+            rc = fa_burn(fuel, fresh, err);
         }
         state.edge_count = (uint32_t)out->edges.count - state.edge_first;
         vec_push(&out->states, state);
         /* So many edges cost what a state does: classes of Unicode have thousands. */
-        uint32_t price = state.edge_count / EDGES_OF_A_STATE;
-        if (!rc && fuel->states < price)
-            rc = fa_out_of_fuel(err);
-        else if (!rc)
-            fuel->states -= price;
+        if (!rc)
+            rc = fa_burn(fuel, state.edge_count / EDGES_OF_A_STATE, err);
     }
     interner_release(&t);
     if (rc)

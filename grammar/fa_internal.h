@@ -25,8 +25,8 @@ void interner_clear(struct interner *t);
 /* The number of the set of these words; *fresh when it is new. */
 uint32_t interner_add(struct interner *t, const uint32_t *words, size_t count, bool *fresh);
 
-/* ERR_LIMIT, in the words for people. */
-int fa_out_of_fuel(struct error *err);
+/* Takes the price, in states, from the fuel. ERR_LIMIT, in the words for people, where it has less. */
+int fa_burn(struct fa_fuel *fuel, uint64_t price, struct error *err);
 /* Makes d the smallest dfa for what it accepts; states that lead nowhere are left out. */
 void dfa_minimise(struct dfa *d, struct fa_fuel *fuel);
 /* Adds an edge behind the last one of the state being made, whose edges begin at `first`, joined with it

@@ -382,13 +382,11 @@ int dfa_fold(struct dfa *d, struct fa_fuel *fuel, struct error *err) {
     }
     interner_release(&t);
     vec_release(&words);
-    int rc = price > fuel->states ? fa_out_of_fuel(err) : 0;
-    if (rc) {
+    int rc = fa_burn(fuel, price, err);
+    if (rc)
         dfa_release(d);
-    } else {
-        fuel->states -= (uint32_t)price;
+    else
         join_classes(d, live, class);
-    }
     mem_free(live);
     mem_free(class);
     return rc;

@@ -67,23 +67,34 @@ static int add_counted_repeat(struct compiler *c, struct nfa *n, struct expr x, 
     return add_expr(c, n, x.a, body, loop);
 }
 
-/* Edges of one state of an automaton whose characters are counted, to where the shortest way to an
- * end is `left` characters long, so that no more come than leave room for it. */
+/* Where the characters of one state lead on that leave the same shortest way to an end. */
+struct counted_way {
+    uint32_t left, body; /* characters of that way; the state behind the count */
+};
+
+/* Edges of one state of an automaton whose characters are counted: no more come than leave room for the
+ * shortest way to an end. */
 static void add_counted_edges(struct compiler *c, struct nfa *n, const struct dfa *d,
-                              const uint32_t *shortest, uint32_t left, uint32_t max, uint32_t state,
+                              const uint32_t *shortest, uint32_t max, uint32_t state,
                               uint32_t base) {
     const struct dfa_state *s = &d->states.items[state];
-    uint32_t body = FA_NONE;
-    for (uint32_t e = 0; e < s->edge_count && left < max; e++) {
+    VEC(struct counted_way) ways = {0};
+    for (uint32_t e = 0; e < s->edge_count; e++) {
         const struct fa_edge *edge = &d->edges.items[s->edge_first + e];
-        if (shortest[edge->to] != left)
+        uint32_t left = shortest[edge->to];
+        size_t k = 0;
+        if (left >= max) /* FA_NONE, too: none */
             continue;
-        if (body == FA_NONE) {
-            body = nfa_state(n);
-            action_edge(c, n, base + state, (struct symbol){ACT_COUNT_NEXT, 0, max - left}, body);
+        while (k < ways.count && ways.items[k].left != left)
+            k++;
+        if (k == ways.count) {
+            vec_push(&ways, ((struct counted_way){left, nfa_state(n)}));
+            action_edge(c, n, base + state, (struct symbol){ACT_COUNT_NEXT, 0, max - left},
+                        ways.items[k].body);
         }
-        nfa_add_quoted(n, body, edge->lo, edge->hi, base + edge->to);
+        nfa_add_quoted(n, ways.items[k].body, edge->lo, edge->hi, base + edge->to);
     }
+    vec_release(&ways);
 }
 
 /* The states of an automaton stand between characters; each asks the count for the next one. */
@@ -94,20 +105,8 @@ static void add_counted_dfa(struct compiler *c, struct nfa *n, const struct dfa 
         (void)nfa_state(n);
     action_edge(c, n, from, (struct symbol){ACT_COUNT_BEGIN, 0, 0}, base);
     for (uint32_t i = 0; i < d->states.count; i++) {
-        const struct dfa_state *s = &d->states.items[i];
-        VEC(uint32_t) lefts = {0};
-        for (uint32_t e = 0; e < s->edge_count; e++) {
-            uint32_t left = shortest[d->edges.items[s->edge_first + e].to];
-            size_t k = 0;
-            while (k < lefts.count && lefts.items[k] != left)
-                k++;
-            if (k == lefts.count && left != FA_NONE)
-                vec_push(&lefts, left);
-        }
-        for (size_t k = 0; k < lefts.count; k++)
-            add_counted_edges(c, n, d, shortest, lefts.items[k], max, i, base);
-        vec_release(&lefts);
-        if (s->label != FA_NONE)
+        add_counted_edges(c, n, d, shortest, max, i, base);
+        if (d->states.items[i].label != FA_NONE)
             action_edge(c, n, base + i, (struct symbol){ACT_COUNT_END, 0, 0}, to);
     }
     mem_free(shortest);
