@@ -100,6 +100,7 @@ struct device {
     enum compute_type compute;
     bool bf16_of_blocks;   /* compute bf16 takes all types of fewer than 16 bits too */
     bool in_order_at_once; /* work is done when the call returns */
+    bool drafts;           /* a slot may have several sampling rows (ops.h: op_sample) */
     /* which of this machine's GPUs: no two have the same; 0: not a GPU */
     uint64_t unit;
     /* rows of a step with which products are as fast as they get; a worker's default */

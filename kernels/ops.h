@@ -93,7 +93,10 @@ struct step_batch {
     uint32_t row_count; /* T */
     uint32_t output_count;
     uint32_t run_count;
-    uint32_t sample_count;       /* R */
+    uint32_t sample_count; /* R */
+    /* some runs go on with drafts, which lie in the slot's tokens behind the known ones (devices with
+     * `drafts` alone) */
+    bool drafted;
     const struct step_run *runs; /* [run_count] in; device memory */
     const uint32_t *sample_rows; /* [R] in: rows whose logits are wanted */
     uint32_t *ids;               /* [T] made by prepare: token */
@@ -102,8 +105,8 @@ struct step_batch {
 };
 
 /* Fills ids, slots, positions from the slots' tokens and adds each run's token_count to its slot's
- * computed_count. A run whose slot is not active, or that would pass the slot's token_count,
- * becomes padding (and adds nothing). A slot may have several runs: they lie next to each other,
+ * computed_count. A run whose slot is not active, or that would pass the slot's token_count
+ * (of drafted steps: max_context), becomes padding (and adds nothing). A slot may have several runs: they lie next to each other,
  * and each begins where the one before it ended. A run whose slot is ROW_NONE is padding: its rows'
  * ids and slots are 0. Tokens >= vocab_size: never happens, checked at admission. */
 struct op_prepare {
@@ -345,6 +348,12 @@ struct op_kv_copy {
  *   g. argmax over the kept of z + gumbel(id) (philox.h; lowest id among equals).
  * The token is appended to the slot: token_count += 1. A stop token or token_count == max_total
  * ends the slot (active = 0). If after b, d nothing is left (a mask of zeros): SAMPLE_NONFINITE.
+ *
+ * In a step with drafts a slot may have several sampling rows, in order of position and next to each
+ * other. A row counts if the token that it was computed from is the slot's last known one; else it
+ * is SAMPLE_WASTED, and the slot's computed_count falls back to token_count - 1. So a draft changes no
+ * token: it is there already when the sampler draws it, and the row behind it need not be
+ * computed.
  */
 enum sample_status {
     SAMPLE_TOKEN = 0,     /* a token, the sequence goes on */

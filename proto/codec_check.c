@@ -323,6 +323,11 @@ int check_plan(const void *message, struct error *err) {
     if (!all_within(p->row_token_counts, 1, WIRE_MAX_TOKENS) ||
         !all_within(p->row_drafts, 0, WIRE_MAX_TOKENS))
         return bad(err, "plan", "a row's token count is out of bounds");
+    uint64_t drafts = 0;
+    for (size_t i = 0; i < p->row_drafts.count; i++)
+        drafts += p->row_drafts.items[i];
+    if (drafts != p->draft_tokens.count)
+        return bad(err, "plan", "drafts and their tokens differ in number");
     struct number_set admitted = {0};
     for (size_t i = 0; i < p->admit_count; i++)
         if (!set_take(&admitted, p->admits[i].slot))

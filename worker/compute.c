@@ -113,7 +113,7 @@ static void collect(struct compute *c, bool wait) {
 }
 
 static uint32_t plan_tokens(const struct wire_plan *plan) {
-    uint64_t sum = 0;
+    uint64_t sum = plan->draft_tokens.count;
     for (size_t i = 0; i < plan->row_token_counts.count; i++)
         sum += plan->row_token_counts.items[i];
     return (uint32_t)MIN(sum, (uint64_t)UINT32_MAX);

@@ -115,6 +115,7 @@ int executor_new(struct executor **out, const struct worker_settings *settings,
                                                     .block_tokens = l->geometry.block_tokens,
                                                     .block_count = l->slots.kv.block_count,
                                                     .snapshot_count = l->geometry.snapshot_count,
+                                                    .draft_max = l->about.drafts,
                                                     .vectors = l->vectors});
     plan_apply_init(&e->apply, l, &e->mirror, &e->constraints);
     e->apply.take_earlier = take_earlier;

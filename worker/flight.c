@@ -2,26 +2,27 @@
 
 #include "base/clock.h"
 
-int flight_init(struct flight *f, struct device *dev, uint32_t n, struct error *err) {
+int flight_init(struct flight *f, struct device *dev, uint32_t slot_count, struct error *err) {
+    size_t n = (size_t)slot_count + FLIGHT_DRAFTS_MAX;
     *f = (struct flight){.dev = dev};
     f->done = event_new(dev);
-    f->rows = mem_calloc(n, sizeof *f->rows);
-    f->sample_of = mem_calloc(n, sizeof *f->sample_of);
+    f->rows = mem_calloc(slot_count, sizeof *f->rows);
+    f->sample_of = mem_calloc(slot_count, sizeof *f->sample_of);
     f->out = (struct sample_out){
         .tokens = device_alloc_host(dev, n * sizeof(uint32_t)),
         .status = device_alloc_host(dev, n * sizeof(uint32_t)),
         .logprobs = device_alloc_host(dev, n * sizeof(float)),
         .top_counts = device_alloc_host(dev, n * sizeof(uint32_t)),
-        .top_ids = device_alloc_host(dev, (size_t)n * SAMPLE_TOP_MAX * sizeof(uint32_t)),
-        .top_logprobs = device_alloc_host(dev, (size_t)n * SAMPLE_TOP_MAX * sizeof(float)),
+        .top_ids = device_alloc_host(dev, n * SAMPLE_TOP_MAX * sizeof(uint32_t)),
+        .top_logprobs = device_alloc_host(dev, n * SAMPLE_TOP_MAX * sizeof(float)),
         .states = device_alloc_host(dev, n * sizeof(float))};
-    f->slots = mem_calloc(n, sizeof(uint32_t));
-    f->token_counts = mem_calloc(n, sizeof(uint32_t));
-    f->finishes = mem_calloc(n, sizeof(uint32_t));
+    f->slots = mem_calloc(slot_count, sizeof(uint32_t));
+    f->token_counts = mem_calloc(slot_count, sizeof(uint32_t));
+    f->finishes = mem_calloc(slot_count, sizeof(uint32_t));
     f->tokens = mem_calloc(n, sizeof(uint32_t));
     f->tops = mem_calloc(n, sizeof(uint32_t));
-    f->logprob_ids = mem_calloc((size_t)n * (SAMPLE_TOP_MAX + 1), sizeof(uint32_t));
-    f->logprob_values = mem_calloc((size_t)n * (SAMPLE_TOP_MAX + 1), sizeof(float));
+    f->logprob_ids = mem_calloc(n * (SAMPLE_TOP_MAX + 1), sizeof(uint32_t));
+    f->logprob_values = mem_calloc(n * (SAMPLE_TOP_MAX + 1), sizeof(float));
     f->sampler_states = mem_calloc(n, sizeof(float));
     f->ops_done = mem_calloc(FLIGHT_OPS_MAX, sizeof(uint32_t));
     for (uint32_t i = 0; i < FLIGHT_OPS_MAX; i++)
@@ -55,7 +56,8 @@ void flight_release(struct flight *f) {
 int flight_add_masks(struct flight *f, uint32_t slot_count, uint32_t word_count,
                      struct error *err) {
     f->mask_bits = device_alloc_host(f->dev, (size_t)slot_count * word_count * sizeof(uint32_t));
-    f->mask_rows = device_alloc_host(f->dev, slot_count * sizeof(uint32_t));
+    f->mask_rows =
+        device_alloc_host(f->dev, ((size_t)slot_count + FLIGHT_DRAFTS_MAX) * sizeof(uint32_t));
     return f->mask_bits && f->mask_rows ? 0
                                         : error_set(err, ERR_MEMORY, "no memory for token masks");
 }
@@ -129,12 +131,18 @@ static void finish_row(struct flight *f, struct mirror *mirror, uint32_t i, stru
         f->finishes[i] = pool_row(f, i, t);
     if (s == ROW_NONE)
         return;
-    uint32_t status = f->out.status[s];
-    f->finishes[i] = finish_of(status);
-    if (status != SAMPLE_NONFINITE && status != SAMPLE_WASTED) {
-        f->token_counts[i] = 1;
+    uint32_t status = f->out.status[s], last = s + row->draft_count;
+    for (; status != SAMPLE_NONFINITE && status != SAMPLE_WASTED; status = f->out.status[s]) {
+        f->token_counts[i]++;
         add_token(f, s, t);
+        if (status != SAMPLE_TOKEN || s++ == last)
+            break;
     }
+    if (row->draft_count && mirror)
+        mirror_accept_drafts(mirror, row->slot, row->admission, MAX(f->token_counts[i], 1) - 1);
+    if (status == SAMPLE_WASTED && f->token_counts[i])
+        return; /* the next draft was wrong */
+    f->finishes[i] = finish_of(status);
     if (status != SAMPLE_TOKEN && mirror)
         mirror_ended(mirror, row->slot, row->admission);
 }

@@ -8,7 +8,10 @@
 #include "kernels/ops.h"
 #include "worker/pooling.h"
 
-enum { FLIGHT_OPS_MAX = 4096 }; /* block operations of one plan */
+enum {
+    FLIGHT_OPS_MAX = 4096,  /* block operations of one plan */
+    FLIGHT_DRAFTS_MAX = 256 /* drafts of one plan */
+};
 
 /* flight_ring.h says what each means, and moves between them. */
 enum flight_state {
@@ -33,7 +36,8 @@ struct flight {
     bool taken;                      /* its tokens have reached the constraints */
     uint32_t *mask_bits, *mask_rows; /* host memory of the device; NULL where no row is sampled */
     struct mirror_row *rows;         /* [slot_count] */
-    /* [slot_count]: sampling row's place in out; ROW_NONE: the row does not sample */
+    /* [slot_count]: sampling row's place in out, of its drafts behind it; ROW_NONE: the row does not
+     * sample */
     uint32_t *sample_of;
     struct sample_out out; /* host memory of the device */
     /* Of prompts that become vectors; NULL: the model makes none. */
@@ -42,7 +46,7 @@ struct flight {
     uint32_t *state_first, *state_counts; /* [slot_count]: a row's share of them */
     uint32_t state_max;
     float *vectors; /* [slot_count, width] */
-    /* The result's columns. */
+    /* The result's columns; of tokens [slot_count + FLIGHT_DRAFTS_MAX], as out. */
     uint32_t *slots, *token_counts, *finishes, *tokens, *tops, *logprob_ids;
     uint32_t *ops_done; /* 0, 1, 2, ...: operations are done in the plan's order */
     float *logprob_values;

@@ -344,6 +344,14 @@ static struct u128 fingerprint(const struct loaded *l, struct u128 revision) {
     return hash128(text, (size_t)n, 0);
 }
 
+/* A state cannot be taken back to where a draft turned out to be wrong, and other ranks do not hear
+ * which were. */
+static uint32_t draft_max(const struct loaded *l) {
+    bool able = l->dev->drafts && ranks_are_alone(&l->ranks) && !l->geometry.state_bytes &&
+                !l->vectors.only;
+    return able ? MIN((uint32_t)FLIGHT_DRAFTS_MAX, l->max_step_tokens) : 0;
+}
+
 static void describe(struct loaded *l, const struct worker_settings *s) {
     struct u128 ids[2] = {l->model.revision, bundle_hash(buf_bytes(&l->bundle))},
                 revision = hash128(ids, sizeof ids, 0);
@@ -368,6 +376,7 @@ static void describe(struct loaded *l, const struct worker_settings *s) {
                                    .class_sensitive = l->dev->kind != DEVICE_CPU,
                                    .snapshot_count = l->geometry.snapshot_count,
                                    .vectors = l->vectors,
+                                   .drafts = draft_max(l),
                                    .groups = &l->group,
                                    .group_count = 1};
 }

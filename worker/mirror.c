@@ -84,6 +84,12 @@ static int check_ids(const struct mirror *m, const struct wire_plan *p, struct e
     rc = check_ops(m, p, err);
     if (rc)
         return rc;
+    if (p->draft_tokens.count > m->limits.draft_max)
+        return error_set(err, ERR_INVALID, "%zu drafts in a plan, not %u at the most",
+                         p->draft_tokens.count, m->limits.draft_max);
+    for (size_t i = 0; i < p->draft_tokens.count; i++)
+        if (p->draft_tokens.ids[i] >= m->limits.vocab)
+            return error_set(err, ERR_INVALID, "a draft past the vocabulary");
     if (!all_zero(p->op_groups) || !all_zero(p->new_block_groups))
         return error_set(err, ERR_INVALID, "a block of a group this model does not have");
     const struct u32s columns[] = {p->new_block_ids, p->sealed_ids};
@@ -124,14 +130,17 @@ static bool admit_fails(const struct mirror *m, const struct wire_admit *a) {
 }
 
 static void admit(struct mirror *m, const struct wire_admit *a, uint64_t admission) {
-    m->next[a->slot] = (struct mirror_slot){.admission = admission,
-                                            .token_count = (uint32_t)a->tokens.count,
-                                            .computed_count = a->computed_count,
-                                            .prompt_count = a->prompt_count,
-                                            .block_count = (uint32_t)a->block_ids.count,
-                                            .failed = admit_fails(m, a),
-                                            .embeds = admit_embeds(a),
-                                            .first_count = a->sampling.first_count};
+    m->next[a->slot] =
+        (struct mirror_slot){.admission = admission,
+                             .token_count = (uint32_t)a->tokens.count,
+                             .computed_count = a->computed_count,
+                             .prompt_count = a->prompt_count,
+                             .block_count = (uint32_t)a->block_ids.count,
+                             .failed = admit_fails(m, a),
+                             .embeds = admit_embeds(a),
+                             .constrained = !u128_is_zero(a->grammar) || a->sampling.allowed.len ||
+                                            a->sampling.bad_words.count,
+                             .first_count = a->sampling.first_count};
 }
 
 static int add_new_blocks(struct mirror *m, const struct wire_plan *p, uint32_t *added_at,
@@ -148,8 +157,16 @@ static int add_new_blocks(struct mirror *m, const struct wire_plan *p, uint32_t 
     return 0;
 }
 
-static int plan_row(struct mirror *m, uint32_t slot, uint32_t token_count, struct mirror_row *row,
-                    struct error *err) {
+/* Only the row of an output's last token alone has any. */
+static bool may_draft(const struct mirror *m, const struct mirror_slot *s, uint32_t token_count,
+                      uint32_t draft_count) {
+    return token_count == 1 && s->computed_count + 1 == s->token_count &&
+           s->token_count > s->prompt_count && !s->embeds && !s->constrained &&
+           (uint64_t)s->token_count + draft_count < m->limits.max_context;
+}
+
+static int plan_row(struct mirror *m, uint32_t slot, uint32_t token_count, uint32_t draft_count,
+                    struct mirror_row *row, struct error *err) {
     struct mirror_slot *s = &m->next[slot];
     *row = (struct mirror_row){.admission = s->admission,
                                .slot = slot,
@@ -158,19 +175,26 @@ static int plan_row(struct mirror *m, uint32_t slot, uint32_t token_count, struc
                                .fate = ROW_WASTED};
     if (!s->admission)
         return error_set(err, ERR_INVALID, "a row on the empty slot %u", slot);
+    if (s->drafted)
+        return error_set(err, ERR_INVALID, "a row on slot %u behind drafts in flight", slot);
     if (s->ended || token_count == 0)
         return 0;
     uint64_t end = (uint64_t)s->computed_count + token_count;
     if (end > s->token_count && !s->failed)
         return error_set(err, ERR_INVALID, "slot %u: %llu positions to compute, %u known", slot,
                          (unsigned long long)end, s->token_count);
+    if (draft_count && !s->failed && !may_draft(m, s, token_count, draft_count))
+        return error_set(err, ERR_INVALID, "slot %u: %u drafts where none may be", slot,
+                         draft_count);
     bool cut = m->limits.vectors.whole_prompts && (s->computed_count || end != s->token_count);
-    if (s->failed || cut || end > (uint64_t)s->block_count * m->limits.block_tokens) {
+    if (s->failed || cut || end + draft_count > (uint64_t)s->block_count * m->limits.block_tokens) {
         row->fate = ROW_FAILED;
         s->ended = true;
         return 0;
     }
     row->fate = ROW_RUNS;
+    row->draft_count = draft_count;
+    s->drafted = draft_count != 0;
     row->prompt_rows = s->computed_count < s->prompt_count
                            ? MIN(token_count, s->prompt_count - s->computed_count)
                            : 0;
@@ -187,11 +211,13 @@ static int plan_rows(struct mirror *m, const struct wire_plan *p, struct mirror_
                      struct error *err) {
     uint64_t total = 0;
     for (size_t i = 0; i < p->row_slots.count; i++) {
-        int rc = plan_row(m, p->row_slots.items[i], p->row_token_counts.items[i], &rows[i], err);
+        uint32_t drafts = p->row_drafts.count ? p->row_drafts.items[i] : 0;
+        int rc =
+            plan_row(m, p->row_slots.items[i], p->row_token_counts.items[i], drafts, &rows[i], err);
         if (rc)
             return rc;
         if (rows[i].fate == ROW_RUNS)
-            total += rows[i].token_count;
+            total += rows[i].token_count + rows[i].draft_count;
     }
     if (total > m->limits.max_step_tokens)
         return error_set(err, ERR_INVALID, "a step of %llu tokens, more than %u",
@@ -247,6 +273,15 @@ int mirror_apply(struct mirror *m, const struct wire_plan *p, struct mirror_row 
 void mirror_ended(struct mirror *m, uint32_t slot, uint64_t admission) {
     if (m->slots[slot].admission == admission)
         m->slots[slot].ended = true;
+}
+
+void mirror_accept_drafts(struct mirror *m, uint32_t slot, uint64_t admission, uint32_t count) {
+    struct mirror_slot *s = &m->slots[slot];
+    if (s->admission != admission)
+        return;
+    s->computed_count += count;
+    s->token_count += count;
+    s->drafted = false;
 }
 
 void mirror_held(struct mirror *m, struct u32s *blocks, struct u128s *hashes) {

@@ -3,11 +3,12 @@
  * before anything reaches the device.
  *
  * Lengths run ahead of the device: a row that samples counts its token as known at once, because
- * the next plan may build on it. When a result shows that a sequence has ended, mirror_ended marks
+ * the next plan may build on it. No plan may build on drafts before their result is there
+ * (mirror_accept_drafts). When a result shows that a sequence has ended, mirror_ended marks
  * its slot; rows planned on it since then are wasted.
  *
  * What a plan gets wrong structurally (a gap, an id out of bounds, a row on an unknown slot, more
- * rows than a step holds) refuses the whole plan and changes nothing. What is wrong with one
+ * rows than a step holds, drafts where none may be) refuses the whole plan and changes nothing. What is wrong with one
  * sequence alone (a token past the vocabulary, a table too short) fails that sequence.
  *
  * It also remembers which blocks hold sealed content: plans say so, and it is forgotten when
@@ -26,12 +27,14 @@ struct mirror_slot {
     uint32_t token_count, computed_count, prompt_count, block_count;
     bool ended, failed;
     bool embeds;          /* its prompt becomes a vector, and no token follows */
+    bool constrained;     /* what it may sample is made on the host, one token at a time */
+    bool drafted;         /* drafts are in flight: how many of them are right is not known yet */
     uint32_t first_count; /* of a pair of texts: tokens of the first one; 0: it is none */
 };
 
 struct mirror_limits {
     uint32_t slot_count, max_context, max_step_tokens, vocab, block_tokens, block_count,
-        snapshot_count;
+        snapshot_count, draft_max;
     struct wire_vectors vectors;
 };
 
@@ -54,6 +57,7 @@ struct mirror_row {
     uint64_t admission;
     uint32_t slot, position, token_count; /* computes [position, position + token_count) */
     uint32_t prompt_rows;                 /* of these, the first so many are prompt class */
+    uint32_t draft_count;                 /* positions behind these, of drafts */
     enum row_fate fate;
     bool samples;
     bool embeds; /* reaches the end of a prompt that becomes a vector */
@@ -74,6 +78,8 @@ MUST_CHECK int mirror_apply(struct mirror *m, const struct wire_plan *plan, stru
 /* The sequence of this admission has ended (nothing happens when its slot has another one by
  * now). */
 void mirror_ended(struct mirror *m, uint32_t slot, uint64_t admission);
+/* So many drafts of this admission's last row were right: they are known and computed. */
+void mirror_accept_drafts(struct mirror *m, uint32_t slot, uint64_t admission, uint32_t count);
 /* The blocks that hold sealed content, and its hashes. Valid until the next call that takes m
  * without const. */
 void mirror_held(struct mirror *m, struct u32s *blocks, struct u128s *hashes);

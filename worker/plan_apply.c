@@ -125,6 +125,18 @@ static void apply_slots(struct plan_apply *a, const struct wire_plan *p, const u
     }
 }
 
+/* The plan's drafts, behind the known tokens of their slots. */
+static void put_drafts(struct plan_apply *a, const struct wire_plan *p, const struct flight *f) {
+    struct loaded *l = a->loaded;
+    const uint32_t *at = p->draft_tokens.ids;
+    for (size_t i = 0; i < p->row_drafts.count; at += p->row_drafts.items[i++]) {
+        const struct mirror_row *row = &f->rows[i];
+        if (row->draft_count)
+            slots_draft(&l->slots, l->stream, row->slot, row->position + row->token_count,
+                        (struct tokens){at, row->draft_count});
+    }
+}
+
 /* ---- the batch ---- */
 
 struct batch_build {
@@ -147,7 +159,7 @@ static void add_states(struct plan_apply *a, struct flight *f, uint32_t i, struc
  * first. */
 static void add_row(struct plan_apply *a, struct flight *f, uint32_t i, struct batch_build *b) {
     const struct mirror_row *row = &f->rows[i];
-    uint32_t output = row->token_count - row->prompt_rows, last = 0;
+    uint32_t output = row->token_count - row->prompt_rows + row->draft_count, last = 0;
     f->sample_of[i] = ROW_NONE;
     if (row->fate != ROW_RUNS)
         return;
@@ -170,15 +182,20 @@ static void add_row(struct plan_apply *a, struct flight *f, uint32_t i, struct b
     if (!row->samples)
         return;
     f->sample_of[i] = b->samples;
-    a->sample_rows[b->samples++] = last;
+    for (uint32_t k = row->draft_count + 1; k-- > 0;)
+        a->sample_rows[b->samples++] = last - k;
 }
 
 static void run_batch(struct plan_apply *a, struct flight *f) {
     struct loaded *l = a->loaded;
     struct batch_build b = {0};
-    for (uint32_t i = 0; i < f->row_count; i++)
-        if (f->rows[i].fate == ROW_RUNS)
-            b.prompt_at += f->rows[i].token_count - f->rows[i].prompt_rows;
+    bool drafted = false;
+    for (uint32_t i = 0; i < f->row_count; i++) {
+        const struct mirror_row *row = &f->rows[i];
+        if (row->fate == ROW_RUNS)
+            b.prompt_at += row->token_count - row->prompt_rows + row->draft_count;
+        drafted |= row->draft_count != 0;
+    }
     uint32_t output_count = b.prompt_at;
     for (uint32_t i = 0; i < f->row_count; i++)
         add_row(a, f, i, &b);
@@ -191,6 +208,7 @@ static void run_batch(struct plan_apply *a, struct flight *f) {
                                .output_count = output_count,
                                .sample_rows = a->sample_rows,
                                .sample_count = b.samples,
+                               .drafted = drafted,
                                .first_counts = a->first_counts};
     const struct sample_masks *masks = constraints_concern(a->constraints, f) ? &a->masks : NULL;
     a->masked = f;
@@ -218,6 +236,7 @@ static void make_masks(void *ctx) {
 void plan_apply(struct plan_apply *a, const struct wire_plan *plan, const uint32_t *added_at,
                 struct grammar_entry *const *entries, struct flight *f) {
     apply_slots(a, plan, added_at, entries);
+    put_drafts(a, plan, f);
     run_batch(a, f);
     event_record(f->done, a->loaded->stream);
 }
@@ -229,7 +248,7 @@ void plan_apply_init(struct plan_apply *a, struct loaded *loaded, const struct m
     a->masks = (struct sample_masks){.await = make_masks, .ctx = a};
     a->runs = mem_calloc(2 * (size_t)slots, sizeof *a->runs);
     a->first_counts = mem_calloc(2 * (size_t)slots, sizeof *a->first_counts);
-    a->sample_rows = mem_calloc(slots, sizeof *a->sample_rows);
+    a->sample_rows = mem_calloc((size_t)slots + FLIGHT_DRAFTS_MAX, sizeof *a->sample_rows);
     a->state_rows = mem_calloc(loaded->max_step_tokens, sizeof *a->state_rows);
     a->op_numbers = mem_calloc(4 * (size_t)FLIGHT_OPS_MAX, sizeof *a->op_numbers);
 }

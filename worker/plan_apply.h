@@ -19,7 +19,7 @@ struct plan_apply {
     const struct mirror *mirror;     /* borrowed; as it is after the plan */
     struct step_run *runs;           /* scratch [2 * slots] */
     uint32_t *first_counts;          /* scratch [2 * slots]: of the runs */
-    uint32_t *sample_rows;           /* scratch [slots] */
+    uint32_t *sample_rows;           /* scratch [slots + FLIGHT_DRAFTS_MAX] */
     uint32_t *state_rows;            /* scratch [max_step_tokens] */
     uint32_t *op_numbers;            /* scratch [4 * FLIGHT_OPS_MAX] */
     struct constraints *constraints; /* borrowed */

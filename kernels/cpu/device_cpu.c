@@ -202,7 +202,8 @@ int cpu_device_open(const struct device_options *options, struct device **out, s
                                .activation_type = STORAGE_F32,
                                .compute = compute,
                                .bf16_of_blocks = isa == CPU_ISA_AMX,
-                               .in_order_at_once = true};
+                               .in_order_at_once = true,
+                               .drafts = true};
     snprintf(cpu->dev.isa, sizeof cpu->dev.isa, "%s", cpu_isa_name(isa));
     cpu->features = features;
     cpu_name(cpu->dev.name, sizeof cpu->dev.name);

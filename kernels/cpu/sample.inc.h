@@ -443,7 +443,8 @@ static void sample_at(const struct op_sample *a, uint32_t i, int thread_idx,
                            .slot = slot,
                            .idx = i,
                            .vocab = a->vocab_size};
-    bool wasted = a->batch->positions[t] == ROW_NONE || !r.state->active;
+    bool wasted = a->batch->positions[t] == ROW_NONE || !r.state->active ||
+                  ref_draft_failed(a->batch, t, r.state, r.history);
     a->out->tokens[i] = 0;
     a->out->logprobs[i] = 0;
     a->out->top_counts[i] = SAMPLE_NO_LOGPROBS;
@@ -454,10 +455,10 @@ static void sample_unit(void *ctx, size_t unit_idx, int thread_idx) {
     sample_at(ctx, (uint32_t)unit_idx, thread_idx, NULL);
 }
 
-/* Up to two rows a thread are better shared than dealt out. */
+/* Up to two rows a thread are better shared than dealt out. Those of one slot come in order. */
 static void cpu_sample(struct stream *s, const struct op_sample *a) {
     uint32_t count = a->batch->sample_count;
-    if (count > 2 * s->dev->thread_count) {
+    if (count > 2 * s->dev->thread_count && !a->batch->drafted) {
         cpu_loop(s, count, (size_t)count * a->vocab_size, sample_unit, (void *)a);
         return;
     }

@@ -59,6 +59,16 @@ size_t ref_latent_layer_bytes(enum storage_type type, uint32_t block_tokens, uin
 void ref_route_row(const struct op_route *a, uint32_t t);
 /* Offsets, pairs and places from what the rows chose. */
 void ref_expert_sort(const struct op_route *a);
+/* A sampling row of a drafted step (ops.h): was row t computed from a token that the slot does not
+ * have? Then what was computed from there on does not count. */
+static inline bool ref_draft_failed(const struct step_batch *batch, uint32_t t,
+                                    struct slot_state *state, const uint32_t *history) {
+    uint32_t last = state->token_count - 1;
+    if (!batch->drafted || (batch->positions[t] == last && batch->ids[t] == history[last]))
+        return false;
+    state->computed_count = MIN(state->computed_count, last);
+    return true;
+}
 /* struct op_sample of ops.h. */
 void ref_sample(struct stream *s, const struct op_sample *a);
 /* Bytes of a block of one layer of K and V with their scales. */

@@ -21,7 +21,8 @@ void ref_prepare(struct stream *s, const struct op_prepare *a) {
         CHECK(run->slot < a->slots->slot_count);
         struct slot_state *state = &a->slots->states[run->slot];
         const uint32_t *tokens = a->slots->tokens + (size_t)run->slot * a->slots->max_context;
-        if (!state->active || state->computed_count + run->token_count > state->token_count) {
+        uint32_t known = b->drafted ? a->slots->max_context : state->token_count;
+        if (!state->active || state->computed_count + run->token_count > known) {
             pad_run(b, run);
             continue;
         }

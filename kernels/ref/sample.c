@@ -258,7 +258,8 @@ void ref_sample(struct stream *s, const struct op_sample *a) {
                         .idx = i,
                         .vocab = a->vocab_size,
                         .logits = a->logits + (size_t)i * a->logits_stride};
-        bool wasted = a->batch->positions[t] == ROW_NONE || !r.state->active;
+        bool wasted = a->batch->positions[t] == ROW_NONE || !r.state->active ||
+                      ref_draft_failed(a->batch, t, r.state, r.history);
         a->out->tokens[i] = 0;
         a->out->top_counts[i] = SAMPLE_NO_LOGPROBS;
         a->out->status[i] = wasted ? SAMPLE_WASTED : sample_row(&r);

@@ -37,6 +37,7 @@ void forward_load(struct forward *f, struct stream *s, const struct step_input *
                                    .output_count = in->output_count,
                                    .run_count = in->run_count,
                                    .sample_count = in->sample_count,
+                                   .drafted = in->drafted,
                                    .runs = f->runs,
                                    .sample_rows = f->sample_rows,
                                    .ids = f->ids,

@@ -82,6 +82,7 @@ struct step_input {
     uint32_t run_count, row_count, output_count;
     const uint32_t *sample_rows; /* host */
     uint32_t sample_count;
+    bool drafted; /* ops.h: step_batch */
     /* host [run_count]: of a run that is a pair of texts, how many tokens are the first one's (0: all);
      * NULL: no run is one */
     const uint32_t *first_counts;

@@ -116,6 +116,14 @@ void slots_add_blocks(struct slots *slots, struct stream *stream, uint32_t slot,
                    count * sizeof *blocks);
 }
 
+void slots_draft(struct slots *slots, struct stream *stream, uint32_t slot, uint32_t known,
+                 struct tokens drafts) {
+    const struct slot_table *t = &slots->table;
+    CHECK(slot < t->slot_count && known < t->max_context && drafts.count < t->max_context - known);
+    stream_copy_in(stream, t->tokens + (size_t)slot * t->max_context + known, drafts.ids,
+                   drafts.count * sizeof *drafts.ids);
+}
+
 static void put_breakers(struct slots *slots, struct stream *stream, uint32_t slot,
                          struct bytes breakers) {
     size_t bytes = breaker_bytes(slots->spec->vocab);

@@ -63,6 +63,10 @@ void slots_admit(struct slots *slots, struct stream *stream, uint32_t slot,
 /* Appends blocks behind the `have` the slot has already. */
 void slots_add_blocks(struct slots *slots, struct stream *stream, uint32_t slot, uint32_t have,
                       const uint32_t *blocks, uint32_t count);
+/* Drafts of what follows, behind the `known` tokens it has: for the next step alone. Together below
+ * max_context. */
+void slots_draft(struct slots *slots, struct stream *stream, uint32_t slot, uint32_t known,
+                 struct tokens drafts);
 /* What `sample` does on the device that samples, told to one that does not: the token at idx is
  * known; the sequence goes on or has ended. */
 void slots_accept(struct slots *slots, struct stream *stream, uint32_t slot, uint32_t idx,

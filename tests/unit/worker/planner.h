@@ -37,7 +37,7 @@ struct planner {
     struct error err;
     /* The plan being built. */
     VEC(struct wire_admit) admits;
-    VEC(uint32_t) releases, rows, counts, new_rows, new_groups, new_ids;
+    VEC(uint32_t) releases, rows, counts, drafts, draft_tokens, new_rows, new_groups, new_ids;
     uint32_t zeros[64];
     /* The other ranks of the executor's replica, if any: get each plan before it does. May set
      * comm_id. */
@@ -70,6 +70,8 @@ static inline void planner_close(struct planner *p) {
     vec_release(&p->releases);
     vec_release(&p->rows);
     vec_release(&p->counts);
+    vec_release(&p->drafts);
+    vec_release(&p->draft_tokens);
     vec_release(&p->new_rows);
     vec_release(&p->new_groups);
     vec_release(&p->new_ids);
@@ -114,6 +116,17 @@ static inline void planner_admit(struct planner *p, uint32_t slot) {
     s->told = true;
 }
 
+/* Blocks up to there, for the row that was added last. */
+static inline void planner_cover(struct planner *p, struct planned *s, uint32_t upto) {
+    while (s->block_count * p->about.groups[0].block_tokens < upto) {
+        uint32_t block = p->next_block++ % p->about.groups[0].block_count;
+        s->blocks[s->block_count++] = block;
+        vec_push(&p->new_rows, (uint32_t)(p->rows.count - 1));
+        vec_push(&p->new_groups, 0u);
+        vec_push(&p->new_ids, block);
+    }
+}
+
 /* Adds a row of up to n positions for the slot. Returns how many. */
 static inline uint32_t planner_row(struct planner *p, uint32_t slot, uint32_t n) {
     struct planned *s = &p->slots[slot];
@@ -122,28 +135,37 @@ static inline uint32_t planner_row(struct planner *p, uint32_t slot, uint32_t n)
         return 0;
     vec_push(&p->rows, slot);
     vec_push(&p->counts, n);
+    vec_push(&p->drafts, 0u);
     s->computed += n;
     s->known += s->computed == s->known;
-    while (s->block_count * p->about.groups[0].block_tokens < s->computed) {
-        uint32_t block = p->next_block++ % p->about.groups[0].block_count;
-        s->blocks[s->block_count++] = block;
-        vec_push(&p->new_rows, (uint32_t)(p->rows.count - 1));
-        vec_push(&p->new_groups, 0u);
-        vec_push(&p->new_ids, block);
-    }
+    planner_cover(p, s, s->computed);
     return n;
 }
 
+/* Drafts for the row that was added last, of this slot: no plan has a row of it before their result is
+ * taken. */
+static inline void planner_draft(struct planner *p, uint32_t slot, const uint32_t *tokens,
+                                 uint32_t n) {
+    struct planned *s = &p->slots[slot];
+    p->drafts.items[p->drafts.count - 1] = n;
+    for (uint32_t i = 0; i < n; i++)
+        vec_push(&p->draft_tokens, tokens[i]);
+    planner_cover(p, s, s->computed + n);
+}
+
 static inline struct wire_plan planner_plan(struct planner *p) {
-    return (struct wire_plan){.number = ++p->number,
-                              .release_slots = {p->releases.items, p->releases.count},
-                              .admits = p->admits.items,
-                              .admit_count = p->admits.count,
-                              .new_block_rows = {p->new_rows.items, p->new_rows.count},
-                              .new_block_groups = {p->new_groups.items, p->new_groups.count},
-                              .new_block_ids = {p->new_ids.items, p->new_ids.count},
-                              .row_slots = {p->rows.items, p->rows.count},
-                              .row_token_counts = {p->counts.items, p->counts.count}};
+    return (struct wire_plan){
+        .number = ++p->number,
+        .release_slots = {p->releases.items, p->releases.count},
+        .admits = p->admits.items,
+        .admit_count = p->admits.count,
+        .new_block_rows = {p->new_rows.items, p->new_rows.count},
+        .new_block_groups = {p->new_groups.items, p->new_groups.count},
+        .new_block_ids = {p->new_ids.items, p->new_ids.count},
+        .row_slots = {p->rows.items, p->rows.count},
+        .row_token_counts = {p->counts.items, p->counts.count},
+        .row_drafts = {p->drafts.items, p->draft_tokens.count ? p->drafts.count : 0},
+        .draft_tokens = {p->draft_tokens.items, p->draft_tokens.count}};
 }
 
 static inline bool planner_send(struct planner *p) {
@@ -152,7 +174,7 @@ static inline bool planner_send(struct planner *p) {
         p->tell(p->tell_ctx, &plan);
     int rc = executor_enqueue(p->executor, &plan, &p->err);
     p->releases.count = p->admits.count = p->rows.count = p->counts.count = p->new_rows.count =
-        p->new_groups.count = p->new_ids.count = 0;
+        p->new_groups.count = p->new_ids.count = p->drafts.count = p->draft_tokens.count = 0;
     return rc == 0;
 }
 
@@ -164,8 +186,11 @@ static inline bool planner_take(struct planner *p) {
     size_t at = 0;
     for (size_t i = 0; i < r.slots.count; i++) {
         struct planned *s = &p->slots[r.slots.items[i]];
-        for (uint32_t k = 0; k < r.token_counts.items[i]; k++)
+        for (uint32_t k = 0; k < r.token_counts.items[i]; k++) {
             s->tokens[s->count++] = r.tokens.ids[at++];
+            s->computed += k > 0; /* a draft that was right */
+            s->known += k > 0;
+        }
         s->last = r.logprobs;
         if (r.finishes.items[i]) {
             s->finish = r.finishes.items[i];

@@ -11,7 +11,8 @@ enum { SLOTS = 4, CONTEXT = 33, STEP = 24, VOCAB = 50, BLOCK = 16, BLOCKS = 9, S
 /* One admission, up to two rows, one of everything else; what is not asked for is empty. */
 struct draft {
     uint32_t release, op_kind, op_group, op_source, op_target, new_row[3], new_group, new_id[3],
-        sealed_id, row_slot[2], row_count[2], admit_blocks[8], admit_groups[8], ids[CONTEXT + 1];
+        sealed_id, row_slot[2], row_count[2], row_guesses[2], guesses[8], admit_blocks[8],
+        admit_groups[8], ids[CONTEXT + 1];
     struct u128 sealed_hash;
     struct wire_admit admit;
     struct wire_plan plan;
@@ -31,7 +32,8 @@ static const struct mirror_limits LIMITS = {.slot_count = SLOTS,
                                             .vocab = VOCAB,
                                             .block_tokens = BLOCK,
                                             .block_count = BLOCKS,
-                                            .snapshot_count = SNAPSHOTS};
+                                            .snapshot_count = SNAPSHOTS,
+                                            .draft_max = 5};
 
 static void stage_init(struct stage *t, const struct mirror_limits *limits) {
     *t = (struct stage){0};
@@ -76,6 +78,17 @@ static void draft_row(struct stage *t, uint32_t slot, uint32_t count) {
     d->row_count[at] = count;
     d->plan.row_slots = (struct u32s){d->row_slot, at + 1};
     d->plan.row_token_counts = (struct u32s){d->row_count, at + 1};
+}
+
+/* So many guesses behind the row that was drafted last. */
+static void draft_guesses(struct stage *t, uint32_t count, uint32_t token) {
+    struct draft *d = &t->d;
+    size_t at = d->plan.row_slots.count - 1;
+    d->row_guesses[at] = count;
+    for (uint32_t i = 0; i < count; i++)
+        d->guesses[d->plan.draft_tokens.count + i] = token;
+    d->plan.row_drafts = (struct u32s){d->row_guesses, at + 1};
+    d->plan.draft_tokens = (struct tokens){d->guesses, d->plan.draft_tokens.count + count};
 }
 
 static void draft_block(struct stage *t, uint32_t row, uint32_t id) {
@@ -449,6 +462,125 @@ TEST(a_step_holds_so_many_tokens) {
             EXPECT(refused(&t, "a step of 25 tokens, more than 24"));
         else
             EXPECT(apply(&t));
+        stage_release(&t);
+    }
+}
+
+/* Slot 0 has a prompt of so many tokens and one of output, with blocks for 32. */
+static void begin_output(struct stage *t, uint32_t prompt) {
+    draft_admit(t, 0, prompt, prompt, 2);
+    draft_row(t, 0, prompt);
+    CHECK(apply(t));
+}
+
+TEST(guesses_are_computed_behind_the_last_token) {
+    struct stage t;
+    stage_init(&t, &LIMITS);
+    begin_output(&t, 6);
+    draft_row(&t, 0, 1);
+    draft_guesses(&t, 3, VOCAB - 1);
+    EXPECT(apply(&t));
+    EXPECT(t.rows[0].position == 6 && t.rows[0].token_count == 1 && t.rows[0].draft_count == 3);
+    EXPECT(t.rows[0].samples && t.rows[0].prompt_rows == 0);
+    draft_row(&t, 0, 1);
+    EXPECT(refused(&t, "a row on slot 0 behind drafts in flight"));
+    mirror_accept_drafts(&t.mirror, 0, 2, 3); /* of another admission */
+    draft_row(&t, 0, 1);
+    EXPECT(refused(&t, "behind drafts in flight"));
+    mirror_accept_drafts(&t.mirror, 0, 1, 2);
+    draft_row(&t, 0, 1);
+    EXPECT(apply(&t));
+    EXPECT(t.rows[0].position == 9 && t.rows[0].draft_count == 0);
+    draft_row(&t, 0, 2);
+    EXPECT(refused(&t, "12 positions to compute, 11 known"));
+    stage_release(&t);
+}
+
+TEST(guesses_have_their_bounds) {
+    struct mirror_limits none = LIMITS, one_block = LIMITS;
+    struct stage t;
+    stage_init(&t, &LIMITS);
+    begin_output(&t, 6);
+    draft_row(&t, 0, 1);
+    draft_guesses(&t, 6, 1);
+    EXPECT(refused(&t, "6 drafts in a plan, not 5 at the most"));
+    draft_row(&t, 0, 1);
+    draft_guesses(&t, 1, VOCAB);
+    EXPECT(refused(&t, "a draft past the vocabulary"));
+    draft_row(&t, 0, 1);
+    draft_guesses(&t, 5, 1);
+    EXPECT(apply(&t));
+    stage_release(&t);
+    none.draft_max = 0;
+    stage_init(&t, &none);
+    begin_output(&t, 6);
+    draft_row(&t, 0, 1);
+    draft_guesses(&t, 1, 1);
+    EXPECT(refused(&t, "1 drafts in a plan, not 0"));
+    stage_release(&t);
+    for (uint32_t over = 0; over < 2; over++) { /* the last of 33 positions is a token's */
+        one_block.max_step_tokens = 2 * STEP;
+        stage_init(&t, &one_block);
+        begin_output(&t, 27);
+        draft_block(&t, 0, 7);
+        draft_row(&t, 0, 1);
+        draft_guesses(&t, 4 + over, 1);
+        if (over)
+            EXPECT(refused(&t, "slot 0: 5 drafts where none may be"));
+        else
+            EXPECT(apply(&t) && t.rows[0].fate == ROW_RUNS);
+        stage_release(&t);
+    }
+}
+
+/* They count in a step, and in the blocks that a row needs. */
+TEST(guesses_take_room) {
+    for (uint32_t over = 0; over < 2; over++) {
+        struct stage t;
+        stage_init(&t, &LIMITS);
+        begin_output(&t, 6);
+        draft_admit(&t, 1, 20, 20, 2);
+        draft_row(&t, 1, STEP - 4);
+        draft_row(&t, 0, 1);
+        draft_guesses(&t, 3 + over, 1);
+        if (over)
+            EXPECT(refused(&t, "a step of 25 tokens, more than 24"));
+        else
+            EXPECT(apply(&t));
+        stage_release(&t);
+        stage_init(&t, &LIMITS);
+        draft_admit(&t, 0, 12, 12, 1);
+        draft_row(&t, 0, 12);
+        EXPECT(apply(&t));
+        draft_row(&t, 0, 1);
+        draft_guesses(&t, 3 + over, 1);
+        EXPECT(apply(&t));
+        EXPECT_EQ(t.rows[0].fate, over ? ROW_FAILED : ROW_RUNS);
+        stage_release(&t);
+    }
+}
+
+/* Behind a prompt, behind more than one token, of a constrained sequence. */
+TEST(no_guesses_where_none_may_be) {
+    static const uint32_t WORDS[] = {1, 5};
+    for (int what = 0; what < 6; what++) {
+        struct stage t;
+        stage_init(&t, &LIMITS);
+        struct wire_admit *a = draft_admit(&t, 0, 8, what == 0 ? 8 : 6, 1);
+        if (what == 3)
+            a->grammar = (struct u128){1, 1};
+        if (what == 4)
+            a->sampling.allowed = bytes_str("x");
+        if (what == 5)
+            a->sampling.bad_words = (struct u32s){WORDS, 2};
+        draft_row(&t, 0, what == 1 ? 6 : 7);
+        EXPECT(apply(&t));
+        draft_row(&t, 0, what == 1 ? 2 : 1);
+        draft_guesses(&t, 2, 1);
+        if (what == 2)
+            EXPECT(apply(&t));
+        else
+            EXPECT(refused(&t, "slot 0: 2 drafts where none may be"));
         stage_release(&t);
     }
 }
