@@ -57,6 +57,7 @@ static int make_core(struct process *p, struct error *err) {
         config.wait_max_ms = (int32_t)s->queue_wait_ms;
     config.step_tokens = (uint32_t)s->step_tokens;
     config.chunk_tokens = (uint32_t)s->chunk_tokens;
+    config.drafts = (uint32_t)s->drafts;
     config.itl_target_ms = (int32_t)s->itl_target_ms;
     config.resume_credits = (uint32_t)s->resume_credits;
     config.poison_deaths = (uint32_t)s->poison_deaths;

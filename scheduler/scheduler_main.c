@@ -72,6 +72,12 @@ static const struct option_row rows[] = {
     ROW("chunk-tokens", chunk_tokens, OPTION_INT, .max = 1 << 20, .unit = "tokens",
         .aliases = "--chunked-prefill-size --long-prefill-token-threshold",
         .help = "Most prompt tokens of one sequence in a step; 0: no bound but the step's."),
+    ROW("drafts", drafts, OPTION_INT, .fallback = "0", .max = 64, .unit = "tokens",
+        .aliases = "--draft-max --speculative-num-draft-tokens --num-speculative-tokens",
+        .help =
+            "Most tokens that a step guesses ahead for a sequence (drafts): what followed where its last tokens stand earlier "
+            "in it. The answer is the same, fewer steps make it. On the CPU alone, and not for models that carry a state. "
+            "0: none."),
     ROW("itl-target", itl_target_ms, OPTION_DURATION, .fallback = "100ms", .min = 0, .max = 60000,
         .unit = "ms",
         .help =

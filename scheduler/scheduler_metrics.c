@@ -32,6 +32,9 @@ struct metric scheduler_metrics[METRIC_COUNT] = {
         COUNTER("prefix_hit_tokens", "Positions found in the prefix cache instead of computed."),
     [METRIC_SNAPSHOTS] = COUNTER("snapshots", "States of layers kept at the end of a prompt."),
     [METRIC_OUTPUT_TOKENS] = COUNTER("output_tokens", "Tokens sampled."),
+    [METRIC_DRAFT_TOKENS] = COUNTER("draft_tokens", "Tokens that were guessed ahead (drafts)."),
+    [METRIC_ACCEPTED_DRAFTS] =
+        COUNTER("accepted_drafts", "Drafts that were what the sampler drew."),
     [METRIC_WASTED_ROWS] = COUNTER("wasted_rows", "Rows planned for sequences that had ended."),
     [METRIC_PREEMPTIONS] =
         COUNTER("preemptions",
@@ -121,6 +124,8 @@ void scheduler_metrics_publish(const struct sched_counts *c, const struct link_s
         [METRIC_PREFIX_HIT_TOKENS] = c->cached_tokens,
         [METRIC_SNAPSHOTS] = c->snapshots,
         [METRIC_OUTPUT_TOKENS] = c->output_tokens,
+        [METRIC_DRAFT_TOKENS] = c->drafted_tokens,
+        [METRIC_ACCEPTED_DRAFTS] = c->accepted_drafts,
         [METRIC_WASTED_ROWS] = c->wasted_rows,
         [METRIC_PREEMPTIONS] = c->preemptions,
         [METRIC_EVICTIONS] = c->evictions,

@@ -14,7 +14,7 @@ struct scheduler_settings {
     const char *lease_user, *lease_password_file, *lease_authority, *lease_certificate, *lease_key;
     int64_t lease_ttl_ms;
     bool share_prefixes, sandbox;
-    int64_t admin_port, queue_max, step_tokens, chunk_tokens, resume_credits, poison_deaths,
+    int64_t admin_port, queue_max, step_tokens, chunk_tokens, drafts, resume_credits, poison_deaths,
         tenant_streams;
     int64_t heartbeat_ms, silence_ms, queue_wait_ms, drain_ms, itl_target_ms, start_grace_ms,
         model_grace_ms, gateway_drop_ms, record_ttl_ms, stuck_ms;

@@ -134,6 +134,7 @@ void capabilities_copy(struct rank_capabilities *own, const struct wire_hello *h
     own->class_sensitive = hello->class_sensitive;
     own->vectors = hello->vectors;
     own->snapshot_count = hello->snapshot_count;
+    own->drafts = hello->drafts;
     own->group_count = (uint32_t)hello->group_count;
     for (size_t i = 0; i < hello->group_count; i++)
         own->groups[i] = hello->groups[i];
@@ -174,6 +175,7 @@ static int capabilities_intersect(struct rank_capabilities *all,
     all->steps_in_flight = MIN(all->steps_in_flight, one->steps_in_flight);
     all->class_sensitive = all->class_sensitive || one->class_sensitive;
     all->snapshot_count = MIN(all->snapshot_count, one->snapshot_count);
+    all->drafts = MIN(all->drafts, one->drafts);
     for (uint32_t i = 0; i < all->group_count; i++) {
         struct wire_kv_group *a = &all->groups[i];
         const struct wire_kv_group *b = &one->groups[i];
@@ -211,6 +213,7 @@ int replica_join(struct sched *s, struct replica *r, struct error *err) {
     r->max_context = all.max_context;
     r->max_step_tokens = all.max_step_tokens;
     r->logits_width = all.logits_width;
+    r->draft_max = r->stage_count == 1 ? all.drafts : 0;
     r->features = all.features;
     r->class_sensitive = all.class_sensitive;
     r->revision = all.revision;

@@ -13,7 +13,7 @@ struct rank_capabilities {
     struct u128 revision, fingerprint;
     uint32_t slot_count, max_step_tokens, max_context, logits_width, steps_in_flight;
     uint32_t group_count;
-    uint32_t snapshot_count;
+    uint32_t snapshot_count, drafts;
     uint64_t features;
     bool class_sensitive; /* prompt and output positions have other bits */
     struct wire_vectors vectors;

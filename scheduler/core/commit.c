@@ -27,11 +27,22 @@ static bool is_failure(uint32_t finish) {
     return finish == WIRE_FINISH_ERROR || finish == WIRE_FINISH_CONSTRAINT;
 }
 
+static bool tokens_are_valid(const struct sequence *q, const struct wire_step_result *result,
+                             size_t first, uint32_t count) {
+    uint32_t stride = logprob_stride(q->request);
+    for (size_t token = first; token < first + count; token++)
+        if (result->tokens.ids[token] >= q->replica->logits_width ||
+            (stride && entries_of(&result->logprobs, token) > (stride - 1) / 2))
+            return false;
+    return true;
+}
+
 static bool row_is_valid(const struct flight_row *row, const struct wire_step_result *result,
                          size_t at, size_t token) {
     const struct sequence *q = row->sequence;
     uint32_t count = result->token_counts.items[at], finish = result->finishes.items[at];
-    if (result->slots.items[at] != row->slot || count > 1 || count > result->tokens.count - token)
+    if (result->slots.items[at] != row->slot || count > 1 + row->draft_count ||
+        count > result->tokens.count - token)
         return false;
     if (is_void(q))
         return true;
@@ -39,16 +50,13 @@ static bool row_is_valid(const struct flight_row *row, const struct wire_step_re
         finish == WIRE_FINISH_DEADLINE)
         return false;
     if (is_failure(finish))
-        return count == 0;
+        return count <= row->draft_count && tokens_are_valid(q, result, token, count);
     if (row->embeds)
         return count == 0 && finish == WIRE_FINISH_STOP &&
                result->vector_width == q->replica->vectors.width;
-    if (count != (row->samples ? 1u : 0u) || (finish && !count))
+    if ((count != 0) != row->samples || (finish && !count))
         return false;
-    if (count && result->tokens.ids[token] >= q->replica->logits_width)
-        return false;
-    uint32_t stride = logprob_stride(q->request);
-    return !stride || entries_of(&result->logprobs, token) <= (stride - 1) / 2;
+    return tokens_are_valid(q, result, token, count);
 }
 
 /* Values that come with a row. */
@@ -80,17 +88,29 @@ static bool result_is_valid(const struct flight *flight, const struct wire_step_
            (!logprobs->tops.count || at.entry <= MIN(logprobs->ids.count, logprobs->values.count));
 }
 
-static void commit_tokens(struct sched *s, struct sequence *q,
-                          const struct wire_step_result *result, const struct cursor *at) {
+static void commit_token(struct sched *s, struct sequence *q, const struct wire_step_result *result,
+                         const struct cursor *at) {
     logprobs_append(s, q, &result->logprobs, at->token, at->entry);
     const struct f32s *states = &result->sampler_states;
     seq_add_sampler_state(s, q, states->count ? states->items[at->token] : 0);
     seq_append(s, q, result->tokens.ids[at->token]);
+}
+
+/* The first one was to come; each more is an accepted draft, computed with it. */
+static void commit_tokens(struct sched *s, struct sequence *q,
+                          const struct wire_step_result *result, struct cursor at, uint32_t count) {
+    q->computed_lo += count - 1;
+    q->computed_hi += count - 1;
+    q->tokens_hi += count - 1;
+    for (uint32_t k = 0; k < count; k++) {
+        commit_token(s, q, result, &at);
+        at.entry += entries_of(&result->logprobs, at.token++);
+    }
     if (u128_is_zero(q->request->revision))
         q->request->revision = q->replica->revision;
-    s->counts.output_tokens++;
-    q->replica->model->counts.output_tokens++;
-    quota_charge(s, q->request, 1);
+    s->counts.output_tokens += count;
+    q->replica->model->counts.output_tokens += count;
+    quota_charge(s, q->request, count);
     seq_dirty(s, q);
 }
 
@@ -108,14 +128,16 @@ static void commit_row(struct sched *s, const struct flight_row *row,
     q->rows_in_flight--;
     snapshot_finish_ops(s, row, !is_void(q) && !is_failure(finish));
     if (is_void(q)) {
+        draft_drop(q);
         s->counts.wasted_rows++;
         return;
     }
     q->computed_lo += row->token_count;
-    s->counts.computed_tokens += row->token_count;
-    q->replica->model->counts.step_tokens += row->token_count;
-    if (row->samples && !is_failure(finish))
-        commit_tokens(s, q, result, at);
+    s->counts.computed_tokens += row->token_count + row->draft_count;
+    q->replica->model->counts.step_tokens += row->token_count + row->draft_count;
+    uint32_t count = result->token_counts.items[i];
+    if (count)
+        commit_tokens(s, q, result, *at, count);
     if (values_of(row, result, i))
         commit_vector(s, q, result->vectors.items + at->value, result->vector_width);
     if (q->recomputing && q->computed_lo + 1 >= q->recompute_until)
@@ -127,6 +149,8 @@ static void commit_row(struct sched *s, const struct flight_row *row,
         suspect_review(s, q);
     if (!finish && row->samples && q->token_count >= q->max_total)
         finish = WIRE_FINISH_LENGTH;
+    if (count)
+        draft_review(s, q, count);
     if (finish)
         seq_finish(s, q, finish, false);
 }
@@ -160,10 +184,10 @@ static void observe_speed(struct replica *r, const struct flight *flight, uint64
         r->ms_per_step = step_ms;
     r->ms_per_step += (step_ms - r->ms_per_step) * 0.1;
     r->ms_per_token = MAX(ms, r->ms_per_token * 0.99);
-    if (r->cost.begun) /* the first reads weights from the disk */
+    if (r->cost.begun && !flight->draft_total) /* the first reads weights from the disk */
         observe_prompts(r, flight, step_ms);
     step_cost_observe(&r->cost, flight->row_count, flight->token_total, step_ms);
-    if (flight->token_total - flight->row_count >= 32)
+    if (flight->token_total - flight->draft_total - flight->row_count >= 32)
         r->ms_per_position = r->ms_per_position > 0 ? MIN(ms, r->ms_per_position * DEARER) : ms;
 }
 

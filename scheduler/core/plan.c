@@ -106,7 +106,9 @@ static void add_new_blocks(struct plan_build *b, struct sequence *q, uint32_t ro
     }
 }
 
-static void add_row(struct sched *s, struct step *step, struct sequence *q, uint32_t token_count) {
+/* The last `draft_count` of the plan's drafts are the row's. */
+static void add_row(struct sched *s, struct step *step, struct sequence *q, uint32_t token_count,
+                    uint32_t draft_count) {
     struct flight *flight = step->flight;
     struct plan_build *b = &s->plan_build;
     uint32_t row = flight->row_count++;
@@ -115,22 +117,27 @@ static void add_row(struct sched *s, struct step *step, struct sequence *q, uint
     flight->rows[row] = (struct flight_row){.sequence = q,
                                             .slot = q->slot,
                                             .token_count = token_count,
+                                            .draft_count = draft_count,
                                             .snapshot = snapshot_take(s, q),
                                             .samples = samples,
                                             .embeds = last && embeds};
-    flight->token_total += token_count;
+    flight->token_total += token_count + draft_count;
+    flight->draft_total += draft_count;
+    q->draft.in_flight = draft_count;
     vec_push(&b->row_slots, q->slot);
     vec_push(&b->row_token_counts, token_count);
+    vec_push(&b->row_drafts, draft_count);
     add_new_blocks(b, q, row);
     if (q->state == SEQ_PLACED) {
         vec_push(&b->admitted, q);
         seq_admit(s, q);
     }
     seq_row_planned(q, flight->number, token_count, samples);
-    step->budget -= token_count;
-    q->request->tenant->served += quota_cost(q->request, token_count);
+    uint32_t positions = token_count + draft_count;
+    step->budget -= positions;
+    q->request->tenant->served += quota_cost(q->request, positions);
     q->request->tenant->step_ms -=
-        step->replica->cost.row_ms + step->replica->cost.token_ms * token_count;
+        step->replica->cost.row_ms + step->replica->cost.token_ms * positions;
 }
 
 /* Is anything left of its tenant's part of the step? */
@@ -160,6 +167,21 @@ static bool is_due(const struct step *step, const struct sequence *q) {
     return q->planned + stages <= step->flight->number || (step->early && q->rows_in_flight <= 1);
 }
 
+/* Drafts for a row of one token, as far as there is room that nobody has to give way for. */
+static uint32_t add_drafts(struct sched *s, struct step *step, struct sequence *q) {
+    struct plan_build *b = &s->plan_build;
+    uint32_t had = (uint32_t)b->draft_tokens.count,
+             most = MIN(step->replica->draft_max - had, step->budget - 1);
+    if (!q->draft.due)
+        return 0;
+    vec_reserve(&b->draft_tokens, step->replica->draft_max);
+    uint32_t count = draft_take(s, q, most, b->draft_tokens.items + had);
+    if (count && !seq_cover(s, q, q->computed_hi + 1 + count))
+        return 0;
+    b->draft_tokens.count += count;
+    return count;
+}
+
 /* One token each, beginning where the last step's budget ended. What has more to compute is
  * collected for chunks. */
 static void add_decodes(struct sched *s, struct step *step) {
@@ -181,7 +203,7 @@ static void add_decodes(struct sched *s, struct step *step) {
             vec_push(&s->plan_build.prefills, q);
             continue;
         }
-        if (!is_due(step, q) || !has_share(step, q))
+        if (!is_due(step, q) || !has_share(step, q) || q->draft.in_flight)
             continue;
         if (step->budget == 0 || step->flight->row_count == step->row_share) {
             if (r->cursor == 0)
@@ -189,7 +211,7 @@ static void add_decodes(struct sched *s, struct step *step) {
             continue;
         }
         if (make_room(s, step, q, q->computed_hi + 1))
-            add_row(s, step, q, 1);
+            add_row(s, step, q, 1, add_drafts(s, step, q));
     }
 }
 
@@ -242,7 +264,7 @@ static void add_chunk(struct sched *s, struct step *step, struct sequence *q, ui
         return;
     uint32_t count = chunk_of(s, q, MIN(MIN(most, step->budget), share_of(step, q)));
     if (count && make_room(s, step, q, q->computed_hi + count))
-        add_row(s, step, q, count);
+        add_row(s, step, q, count, 0);
 }
 
 static struct sequence *oldest(struct sequence **items, size_t count) {
@@ -377,6 +399,8 @@ static void send_plan(struct sched *s, struct replica *r, const struct flight *f
         .new_block_ids = {b->new_ids.items, b->new_ids.count},
         .row_slots = {b->row_slots.items, b->row_slots.count},
         .row_token_counts = {b->row_token_counts.items, b->row_token_counts.count},
+        .row_drafts = {b->row_drafts.items, flight->draft_total ? b->row_drafts.count : 0},
+        .draft_tokens = {b->draft_tokens.items, b->draft_tokens.count},
         .sealed_ids = {b->sealed_ids.items, b->sealed_ids.count},
         .sealed_hashes = {b->sealed_hashes.items, b->sealed_hashes.count},
     };
@@ -388,8 +412,8 @@ static void send_plan(struct sched *s, struct replica *r, const struct flight *f
 }
 
 static void reset(struct plan_build *b) {
-    b->admits.count = b->row_slots.count = b->row_token_counts.count = b->new_rows.count =
-        b->new_groups.count = 0;
+    b->admits.count = b->row_slots.count = b->row_token_counts.count = b->row_drafts.count =
+        b->draft_tokens.count = b->new_rows.count = b->new_groups.count = 0;
     b->op_kinds.count = b->op_groups.count = b->op_sources.count = b->op_targets.count = 0;
     b->new_ids.count = b->sealed_ids.count = b->sealed_hashes.count = b->prefills.count =
         b->admitted.count = 0;
@@ -405,7 +429,7 @@ static bool plan_one(struct sched *s, struct replica *r) {
     struct flight *flight = &r->flights[(r->flight_first + r->flight_count) % r->steps_in_flight];
     uint32_t budget = plan_step_tokens(s, r);
     flight->number = r->plan_number + 1;
-    flight->row_count = flight->token_total = 0;
+    flight->row_count = flight->token_total = flight->draft_total = 0;
     flight->sent_at = s->now;
     vec_reserve(&s->plan_build.order, r->slot_count);
     for (int early = 0; early < 2 && flight->row_count == 0; early++) {
@@ -433,6 +457,8 @@ static bool plan_one(struct sched *s, struct replica *r) {
 static int64_t kept_until(const struct sched *s, const struct replica *r) {
     if (!r->flight_count || r->stage_count > 1)
         return s->now;
+    if (draft_holds(s, r))
+        return NEVER;
     uint32_t last = (r->flight_first + r->flight_count - 1) % r->steps_in_flight;
     double ms = r->flights[last].expected_ms;
     if (llround(ms) < KEEP_LEAST_MS)
@@ -468,6 +494,8 @@ void plan_release(struct sched *s) {
     vec_release(&b->op_sources);
     vec_release(&b->op_targets);
     vec_release(&b->row_token_counts);
+    vec_release(&b->row_drafts);
+    vec_release(&b->draft_tokens);
     vec_release(&b->new_rows);
     vec_release(&b->new_groups);
     vec_release(&b->new_ids);

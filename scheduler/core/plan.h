@@ -13,6 +13,8 @@ struct plan_build {
     VEC(struct wire_admit) admits;
     VEC(uint32_t) row_slots;
     VEC(uint32_t) row_token_counts;
+    VEC(uint32_t) row_drafts;
+    VEC(uint32_t) draft_tokens;
     VEC(uint32_t) new_rows;
     VEC(uint32_t) new_groups;
     VEC(uint32_t) new_ids;

@@ -108,6 +108,7 @@ static void collect_suspects(struct sched *s, struct replica *r) {
             if (q->rows_in_flight == 0)
                 continue; /* seen in an earlier flight */
             q->rows_in_flight = 0;
+            draft_drop(q);
             vec_push(&s->scratch, q);
         }
     }
@@ -116,6 +117,7 @@ static void collect_suspects(struct sched *s, struct replica *r) {
 
 static void sequence_lost_replica(struct sched *s, struct sequence *q) {
     q->rows_in_flight = 0;
+    draft_drop(q);
     seq_preempt(s, q);
 }
 

@@ -32,16 +32,18 @@ struct flight_row {
     struct sequence *sequence;
     uint32_t slot;
     uint32_t token_count;
-    uint32_t snapshot; /* taken of it before the row; BLOCK_NONE */
-    bool samples;      /* reaches the last known token, and one more follows */
-    bool embeds;       /* reaches the prompt's end, and its vector follows */
+    uint32_t draft_count; /* behind them (draft.h) */
+    uint32_t snapshot;    /* taken of it before the row; BLOCK_NONE */
+    bool samples;         /* reaches the last known token, and one more follows */
+    bool embeds;          /* reaches the prompt's end, and its vector follows */
 };
 struct flight {
     uint64_t number;
     int64_t sent_at;
     double expected_ms; /* what it takes, as steps have cost; 0: not known */
     uint32_t row_count;
-    uint32_t token_total;
+    uint32_t token_total; /* drafts among them: */
+    uint32_t draft_total;
     struct flight_row *rows; /* owned by the replica; slot_count of them */
 };
 
@@ -90,6 +92,7 @@ struct replica {
     struct wire_vectors vectors;
     uint64_t features;       /* WIRE_FEATURE_ bits of all ranks */
     uint32_t snapshot_count; /* 0: layers carry no state, or it is not kept */
+    uint32_t draft_max;      /* of a plan; 0: it takes none */
     struct wire_kv_group groups[SCHED_MAX_GROUPS];
 
     struct block_pool snapshots;

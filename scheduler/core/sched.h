@@ -82,6 +82,7 @@ struct sched_config {
     uint32_t chunk_tokens;
     /* prompt chunks beside decoding rows are sized for steps of this length (plan.h); 0: off */
     int32_t itl_target_ms;
+    uint32_t drafts;         /* most drafts of a sequence, a step (draft.h); 0: none */
     uint32_t resume_credits; /* resubmitted sequences recomputing at one time, each replica */
     /* a new request whose tenant has no slot takes one of a tenant that has most, of several, once it
      * has waited so long */
@@ -230,6 +231,7 @@ struct sched_counts {
     uint64_t blocks_total, blocks_used, blocks_cached, record_bytes;
     /* since the start */
     uint64_t steps, prompt_tokens, computed_tokens, cached_tokens, output_tokens, wasted_rows;
+    uint64_t drafted_tokens, accepted_drafts;
     uint64_t preemptions, evictions, requests, rejected[WIRE_REJECT_OLD_WORKERS + 1],
         finished[WIRE_FINISH_CONSTRAINT + 1];
     uint64_t snapshots;

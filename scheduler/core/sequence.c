@@ -104,6 +104,7 @@ void seq_place(struct sched *s, struct sequence *q, struct replica *r) {
     seq_load_review(q);
     q->max_total = MIN(q->prompt_count + q->request->max_tokens, r->capacity);
     q->planned = 0;
+    draft_init(&q->draft);
     q->request->unbound_until = NEVER;
     use_fingerprint(q, r->fingerprint);
     s->counts.cached_tokens += q->computed_lo;

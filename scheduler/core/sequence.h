@@ -15,6 +15,7 @@
 #define SCHEDULER_CORE_SEQUENCE_H
 
 #include "proto/messages.h"
+#include "scheduler/core/draft.h"
 #include "scheduler/core/list.h"
 #include "scheduler/core/sched.h"
 #include "scheduler/core/word_pool.h"
@@ -74,6 +75,7 @@ struct sequence {
     uint32_t rows_in_flight;
     uint32_t max_total; /* most tokens it may have on this replica */
     uint64_t planned;   /* number of the plan that last had a row of it */
+    struct sequence_draft draft;
     struct block_table tables[SCHED_MAX_GROUPS];
     uint32_t snapshot;        /* its state is restored from this one on admission; BLOCK_NONE */
     uint32_t sealed_count;    /* blocks of group 0 hashed so far */

@@ -76,6 +76,12 @@ static uint32_t new_truth(struct world *w) {
     follow_up(w, &t);
     t.max_tokens = 1 + below(w, chance(w, 3) ? 60 : 20);
     t.stop_token = below(w, VOCABULARY);
+    t.words = VOCABULARY;
+    if (w->config.drafts) { /* it repeats itself, and ends within drafts */
+        uint64_t draw = mix(mix(w->seed, 0x65636865), w->truths.count);
+        t.words = 1 + (uint32_t)(draw % 4);
+        t.stop_token = draw / 4 % 4 ? VOCABULARY - 1 : t.words - 1;
+    }
     t.choice_count = chance(w, 4) ? 1 + below(w, CHOICES) : 1;
     if (w->killer_count < w->killer_goal && w->truths.count > 5 && chance(w, 3)) {
         w->killer_count++;

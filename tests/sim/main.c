@@ -24,6 +24,8 @@ struct shared {
     X(hits)                                                                                        \
     X(snapshots)                                                                                   \
     X(restores)                                                                                    \
+    X(drafts)                                                                                      \
+    X(accepted_drafts)                                                                             \
     X(preemptions)                                                                                 \
     X(evictions)                                                                                   \
     X(retransmits)                                                                                 \

@@ -495,7 +495,7 @@ static const struct sequence *oldest_prompt(const struct replica *r, const struc
 static void check_quarter(struct world *w, const struct sched *s, const struct replica *r,
                           const struct flight *flight, uint32_t budget) {
     const struct sequence *oldest = oldest_prompt(r, flight);
-    uint32_t for_prompts = budget;
+    uint32_t for_prompts = budget - flight->draft_total;
     for (uint32_t i = 0; i < flight->row_count; i++)
         for_prompts -= left_before(&flight->rows[i]) > 1 ? 0 : flight->rows[i].token_count;
     if (!oldest || !for_prompts)
@@ -522,7 +522,7 @@ static uint32_t bound_of(const struct sched *s, const struct replica *r,
     double ms = step_cost_rows_ms(&r->cost, rows), target = s->config.itl_target_ms,
            for_prompts = target < 2 * ms ? ms : target - ms,
            tokens = for_prompts / r->ms_per_prompt_token;
-    return (uint32_t)MIN((double)budget, rows + MAX(tokens, 32.0));
+    return (uint32_t)MIN((double)budget, flight->draft_total + rows + MAX(tokens, 32.0));
 }
 
 static bool waits_since_half(const struct sched *s, const struct sequence *q) {
@@ -629,7 +629,8 @@ static void count_rows(struct policy *p, const struct replica *r) {
             vec_push(&p->tenants, seen);
             tenant = &p->tenants.items[p->tenants.count - 1];
         }
-        tenant->computed += 100 * (uint64_t)flight->rows[i].token_count;
+        tenant->computed +=
+            100 * (uint64_t)(flight->rows[i].token_count + flight->rows[i].draft_count);
     }
 }
 

@@ -27,6 +27,7 @@ enum {
     PROCS = 2,
     CHOICES = 3,
     SLOTS = 8,
+    DRAFTS = 8, /* most in a plan */
     SNAPSHOTS = 5,
     MAX_BLOCKS = 64,
     MAX_CONTEXT = 96,
@@ -74,6 +75,7 @@ struct message {
 struct truth {
     struct u128 id;
     uint32_t prompt[MAX_CONTEXT], prompt_count, max_tokens, stop_token, choice_count;
+    uint32_t words; /* its output is made of so many tokens */
     uint32_t tokens[CHOICES][MAX_CONTEXT], token_count[CHOICES]; /* the right output */
     uint32_t finish[CHOICES];
     bool killer;
@@ -134,7 +136,7 @@ struct fake_worker {
     struct wire_kv_group group;
     uint32_t snapshot_count;
     uint64_t snapshots[SNAPSHOTS]; /* states */
-    uint32_t slot_count, max_step_tokens, steps_in_flight;
+    uint32_t slot_count, max_step_tokens, steps_in_flight, draft_max;
     struct fake_slot slots[SLOTS];
     struct fake_block blocks[MAX_BLOCKS];
     struct message *plans, *last_plan; /* received, not computed */
@@ -307,7 +309,7 @@ struct world {
     uint32_t killer_goal, killer_count; /* requests that abort their worker */
     struct sched_config config;
     uint64_t finished, rejected, poisoned, resubmitted, attached, steps, hits, snapshots, restores,
-        preemptions, evictions, retransmits, wasted, fences, faults;
+        drafts, accepted_drafts, preemptions, evictions, retransmits, wasted, fences, faults;
     uint64_t begun, begun_late; /* on calm days; those later than twice the bound on the wait */
     uint64_t mixed,
         mixed_long; /* on calm days, steps of rows and prompts; those over itl_target_ms */

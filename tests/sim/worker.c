@@ -27,6 +27,13 @@ static void drop_plans(struct world *w, struct fake_worker *worker) {
 }
 
 /* A new registration: slots and plans are void, sealed blocks stay. */
+static uint32_t plan_tokens(const struct wire_plan *plan) {
+    uint32_t tokens = (uint32_t)plan->draft_tokens.count;
+    for (size_t i = 0; i < plan->row_token_counts.count; i++)
+        tokens += plan->row_token_counts.items[i];
+    return tokens;
+}
+
 static void say_hello(struct world *w, uint32_t idx) {
     struct fake_worker *worker = worker_of(w, idx);
     uint32_t ids[MAX_BLOCKS], count = 0;
@@ -70,6 +77,7 @@ static void say_hello(struct world *w, uint32_t idx) {
                                .steps_in_flight = worker->steps_in_flight,
                                .class_sensitive = w->class_sensitive,
                                .snapshot_count = worker->snapshot_count,
+                               .drafts = worker->draft_max,
                                .groups = &worker->group,
                                .group_count = 1,
                                .held_blocks = {ids, count},
@@ -138,8 +146,8 @@ void worker_beat(struct world *w, uint32_t idx) {
         .plan_number = stepping ? worker->plans->u.plan.number : 0,
         .waiting = stepping && worker->waiting,
         .step_age_ms = stepping && !worker->waiting ? (uint32_t)(w->now - worker->step_since) : 0};
-    for (size_t i = 0; stepping && i < worker->plans->u.plan.row_slots.count; i++)
-        m->u.heartbeat.step_tokens += worker->plans->u.plan.row_token_counts.items[i];
+    if (stepping)
+        m->u.heartbeat.step_tokens = plan_tokens(&worker->plans->u.plan);
     send_up(w, idx, m);
 }
 
@@ -268,13 +276,6 @@ static void admit_one(struct world *w, struct fake_worker *worker, const struct 
 
 /* ---- Steps ---- */
 
-static uint32_t plan_tokens(const struct wire_plan *plan) {
-    uint32_t tokens = 0;
-    for (size_t i = 0; i < plan->row_token_counts.count; i++)
-        tokens += plan->row_token_counts.items[i];
-    return tokens;
-}
-
 int64_t calm_step_ms(uint32_t tokens) {
     return 4 + tokens;
 }
@@ -357,11 +358,52 @@ static bool kills(struct world *w, const struct fake_slot *slot, uint32_t count)
 }
 
 struct outcome {
-    uint32_t counts[SLOTS], finishes[SLOTS], tokens[SLOTS], token_count;
+    uint32_t counts[SLOTS], finishes[SLOTS], tokens[SLOTS + DRAFTS], token_count;
 };
+
+static struct tokens row_drafts(const struct wire_plan *plan, size_t row) {
+    const uint32_t *at = plan->draft_tokens.ids;
+    if (!plan->row_drafts.count)
+        return (struct tokens){0};
+    for (size_t i = 0; i < row; i++)
+        at += plan->row_drafts.items[i];
+    return (struct tokens){at, plan->row_drafts.items[row]};
+}
+
+/* What is computed of drafts is written, right or wrong; all of them may turn out to be right, and then a
+ * token follows. */
+static void check_drafts(struct world *w, const struct fake_worker *worker,
+                         const struct fake_slot *slot, struct tokens drafts) {
+    uint32_t size = worker->group.block_tokens, end = slot->computed + (uint32_t)drafts.count;
+    MUST(w, !drafts.count || slot->computed > slot->prompt_count, "a draft behind a prompt");
+    MUST(w, !drafts.count || end < slot->max_total, "sequence %llu: drafts up to %u of %u",
+         (unsigned long long)slot->sequence, end, slot->max_total);
+    for (uint32_t at = slot->computed; at < end; at++) {
+        MUST(w, at / size < slot->block_count, "sequence %llu has no block for a draft at %u",
+             (unsigned long long)slot->sequence, at);
+        MUST(w, u128_is_zero(worker->blocks[slot->blocks[at / size]].sealed),
+             "a draft is written to a sealed block");
+    }
+    w->drafts += (uint32_t)drafts.count;
+}
+
+static uint32_t sample(struct world *w, struct fake_slot *slot, size_t row, struct outcome *out) {
+    const struct truth *t = &w->truths.items[slot->truth];
+    uint32_t token = next_token(t, slot->choice, text_prefix(slot));
+    slot_add_token(w, slot, token);
+    out->counts[row]++;
+    out->tokens[out->token_count++] = token;
+    if (token == t->stop_token)
+        out->finishes[row] = WIRE_FINISH_STOP;
+    else if (slot->token_count >= slot->max_total)
+        out->finishes[row] = WIRE_FINISH_LENGTH;
+    slot->ended = out->finishes[row] != 0;
+    return token;
+}
 
 static bool compute_row(struct world *w, struct fake_worker *worker, const struct wire_plan *plan,
                         size_t row, struct outcome *out) {
+    struct tokens drafts = row_drafts(plan, row);
     uint32_t count = plan->row_token_counts.items[row];
     MUST(w, plan->row_slots.items[row] < worker->slot_count, "a row's slot is out of range");
     struct fake_slot *slot = &worker->slots[plan->row_slots.items[row]];
@@ -369,26 +411,23 @@ static bool compute_row(struct world *w, struct fake_worker *worker, const struc
     out->counts[row] = out->finishes[row] = 0;
     if (slot->ended)
         return true;
-    const struct truth *t = &w->truths.items[slot->truth];
     MUST(w, slot->computed + count <= slot->token_count,
          "a row computes tokens that are not known");
-    if (kills(w, slot, count))
+    if (kills(w, slot, count + (uint32_t)drafts.count))
         return false;
     check_reads(w, worker, slot);
     for (uint32_t i = 0; i < count; i++)
         write_position(w, worker, slot);
     if (slot->computed < slot->token_count)
         return true;
-    uint32_t token = next_token(t, slot->choice, text_prefix(slot));
-    slot_add_token(w, slot, token);
-    out->counts[row] = 1;
-    out->tokens[out->token_count++] = token;
-    if (token == t->stop_token)
-        out->finishes[row] = WIRE_FINISH_STOP;
-    else if (slot->token_count >= slot->max_total)
-        out->finishes[row] = WIRE_FINISH_LENGTH;
-    slot->ended = out->finishes[row] != 0;
-    return true;
+    check_drafts(w, worker, slot, drafts);
+    for (size_t i = 0;; i++) {
+        uint32_t token = sample(w, slot, row, out);
+        if (slot->ended || i == drafts.count || token != drafts.ids[i])
+            return true;
+        write_position(w, worker, slot);
+        w->accepted_drafts++;
+    }
 }
 
 /* A plan may not write a snapshot that it reads, nor write one twice. */
@@ -425,7 +464,8 @@ static void move_states(struct world *w, struct fake_worker *worker, const struc
 
 static bool compute(struct world *w, struct fake_worker *worker, const struct wire_plan *plan,
                     struct outcome *out) {
-    uint32_t total = 0;
+    MUST(w, plan->draft_tokens.count <= worker->draft_max, "%zu drafts in a plan",
+         plan->draft_tokens.count);
     for (size_t i = 0; i < plan->release_slots.count; i++) {
         MUST(w,
              plan->release_slots.items[i] < worker->slot_count &&
@@ -447,13 +487,12 @@ static bool compute(struct world *w, struct fake_worker *worker, const struct wi
     MUST(w, plan->row_slots.count <= SLOTS && plan->row_slots.count > 0, "a plan of %zu rows",
          plan->row_slots.count);
     for (size_t i = 0; i < plan->row_slots.count; i++) {
-        total += plan->row_token_counts.items[i];
         for (size_t k = 0; k < i; k++)
             MUST(w, plan->row_slots.items[k] != plan->row_slots.items[i], "two rows of one slot");
         if (!compute_row(w, worker, plan, i, out))
             return false;
     }
-    MUST(w, total <= worker->max_step_tokens, "a step of %u tokens", total);
+    MUST(w, plan_tokens(plan) <= worker->max_step_tokens, "a step of %u tokens", plan_tokens(plan));
     return true;
 }
 

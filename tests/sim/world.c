@@ -85,7 +85,7 @@ void violated(struct world *w, const char *fmt, ...) {
 /* ---- Truth ---- */
 
 uint32_t next_token(const struct truth *t, uint32_t choice, uint64_t prefix) {
-    return (uint32_t)(mix(prefix, mix(t->id.lo, choice)) % VOCABULARY);
+    return (uint32_t)(mix(prefix, mix(t->id.lo, choice)) % t->words);
 }
 
 /* ---- A day ---- */
@@ -143,6 +143,17 @@ static void choose_calm(struct world *w) {
     worker->group.block_count = MAX_BLOCKS;
 }
 
+/* On some days tokens are guessed ahead, by a scheduler that may and workers that can. */
+static void choose_drafts(struct world *w) {
+    uint64_t draw = mix(w->seed, 0x64726166);
+    if (draw % 3)
+        return;
+    w->config.drafts = 1 + (uint32_t)(draw / 3 % 7);
+    for (uint32_t i = 0; i < w->worker_count; i++)
+        if (w->workers[i].group.kind != WIRE_GROUP_RECURRENT)
+            w->workers[i].draft_max = (uint32_t)(mix(draw, i) % 9);
+}
+
 static void choose_day(struct world *w) {
     static const uint32_t BLOCK_TOKENS[] = {2, 4, 8, 16};
     uint32_t block_tokens = BLOCK_TOKENS[below(w, ARRAY_LEN(BLOCK_TOKENS))];
@@ -191,6 +202,7 @@ static void choose_day(struct world *w) {
     }
     choose_states(w);
     group_ranks(w);
+    choose_drafts(w);
     if (mix(w->seed, 0x63616c6d) % 8 == 0)
         choose_calm(w);
 }

@@ -17,7 +17,13 @@
 
 /* What a prompt becomes: its length, and a number that any other token or order changes. */
 enum { STAGE_VECTOR = 2 };
-enum { STAGE_WORKERS = 4, STAGE_REQUESTS = 2048, STAGE_CHOICES = 4, STAGE_WIDTH = 1000 };
+enum {
+    STAGE_WORKERS = 4,
+    STAGE_REQUESTS = 2048,
+    STAGE_CHOICES = 4,
+    STAGE_WIDTH = 1000,
+    STAGE_DRAFTS = 16
+};
 
 struct stage_tokens {
     uint32_t *items;
@@ -40,7 +46,8 @@ struct stage_slot {
 struct stage_result {
     uint64_t number;
     size_t row_count;
-    uint32_t slots[64], counts[64], finishes[64], tokens[64], lens[64];
+    uint32_t slots[64], counts[64], finishes[64], tokens[64 + STAGE_DRAFTS], lens[64];
+    uint32_t drafts[64]; /* of each row */
     size_t token_count, value_count;
     float values[64 * STAGE_VECTOR];
     uint64_t sequences[64];
@@ -122,9 +129,14 @@ static inline struct u128 stage_instance(uint32_t worker) {
     return (struct u128){.lo = 1 + worker, .hi = 9};
 }
 
+/* What is written repeats itself after so many tokens, 0: it does not; and has so many different ones. */
+static uint32_t stage_period, stage_words = STAGE_WIDTH - 1;
+
 static inline uint32_t stage_next(const struct stage_tokens *tokens, uint32_t choice) {
+    if (stage_period && tokens->count >= stage_period)
+        return tokens->items[tokens->count - stage_period];
     /* never 0 */
-    return (uint32_t)(hash64(tokens->items, tokens->count * 4, choice) % (STAGE_WIDTH - 1)) + 1;
+    return (uint32_t)(hash64(tokens->items, tokens->count * 4, choice) % stage_words) + 1;
 }
 
 static inline void stage_extend(struct stage_tokens *tokens, uint32_t choice) {
@@ -137,12 +149,25 @@ static inline void stage_vector(const struct stage_tokens *tokens, float out[STA
     out[1] = (float)(hash64(tokens->items, tokens->count * 4, 99) % 1000000);
 }
 
+static inline uint32_t stage_sample(struct stage_slot *slot, struct stage_result *result,
+                                    size_t row) {
+    uint32_t token = stage_next(&slot->tokens, slot->choice);
+    vec_push(&slot->tokens, token);
+    result->counts[row]++;
+    result->tokens[result->token_count++] = token;
+    slot->ended = slot->tokens.count >= slot->max_total;
+    if (slot->ended)
+        result->finishes[row] = WIRE_FINISH_LENGTH;
+    return token;
+}
+
 static inline void stage_compute_row(struct stage_worker *w, struct stage_result *result,
-                                     size_t row, uint32_t count) {
+                                     size_t row, uint32_t count, struct tokens drafts) {
     struct stage_slot *slot = &w->slots[result->slots[row]];
     result->counts[row] = result->finishes[row] = 0;
     result->sequences[row] = slot->sequence;
     result->lens[row] = count;
+    result->drafts[row] = (uint32_t)drafts.count;
     if (u128_equal(slot->request, w->killer) && !u128_is_zero(w->killer))
         w->killed = true;
     if (slot->ended)
@@ -159,13 +184,14 @@ static inline void stage_compute_row(struct stage_worker *w, struct stage_result
         slot->ended = true;
         return;
     }
-    uint32_t token = stage_next(&slot->tokens, slot->choice);
-    vec_push(&slot->tokens, token);
-    result->counts[row] = 1;
-    result->tokens[result->token_count++] = token;
-    slot->ended = slot->tokens.count >= slot->max_total;
-    if (slot->ended)
-        result->finishes[row] = WIRE_FINISH_LENGTH;
+    CHECK(!drafts.count || slot->tokens.count + drafts.count < slot->max_total);
+    for (size_t i = 0;; i++) {
+        uint32_t token = stage_sample(slot, result, row);
+        if (slot->ended || i == drafts.count || token != drafts.ids[i])
+            return;
+        slot->computed++;
+        w->computed_tokens++;
+    }
 }
 
 static inline struct stage_worker *stage_worker_of(struct stage *stage, struct u128 instance) {
@@ -214,10 +240,14 @@ static inline void stage_on_plan(void *ctx, struct u128s ranks, const struct wir
     struct stage_result result = {.number = plan->number, .row_count = plan->row_slots.count};
     result.admit_count = plan->admit_count;
     result.release_count = plan->release_slots.count;
-    CHECK(result.row_count <= 64);
+    CHECK(result.row_count <= 64 && plan->draft_tokens.count <= STAGE_DRAFTS);
+    const uint32_t *drafts = plan->draft_tokens.ids;
     for (size_t i = 0; i < result.row_count; i++) {
+        uint32_t count = plan->row_drafts.count ? plan->row_drafts.items[i] : 0;
         result.slots[i] = plan->row_slots.items[i];
-        stage_compute_row(w, &result, i, plan->row_token_counts.items[i]);
+        stage_compute_row(w, &result, i, plan->row_token_counts.items[i],
+                          (struct tokens){drafts, count});
+        drafts += count;
     }
     vec_push(&w->results, result);
 }
@@ -429,14 +459,14 @@ static inline bool stage_answer(struct stage *stage, struct stage_worker *w) {
                                       .vectors = {r.values, r.value_count},
                                       .vector_width = r.value_count ? STAGE_VECTOR : 0,
                                       .compute_us = 1000};
-    float states[64];
+    float states[64 + STAGE_DRAFTS];
     for (size_t i = 0; w->steers && i < r.token_count; i++)
         states[i] = (float)r.tokens[i];
     if (w->steers)
         result.sampler_states = (struct f32s){states, r.token_count};
     uint64_t step_tokens = 0;
     for (size_t i = 0; i < r.row_count; i++)
-        step_tokens += r.lens[i];
+        step_tokens += r.lens[i] + r.drafts[i];
     if (w->step_ms)
         result.compute_us = w->step_ms * 1000;
     else if (w->ms_per_token)
