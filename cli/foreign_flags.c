@@ -52,9 +52,9 @@ const struct option_foreign foreign_flags[] = {
     REFUSED("--compilation-config -O --enable-torch-compile", "nothing is compiled at run time"),
     REFUSED("--attention-backend --sampling-backend --mm-attention-backend --moe-runner-backend",
             "there is one of each; see --gemm for the products of prompts on a GPU"),
-    REFUSED("-md --model-draft --draft-max --draft-min --spec-type --speculative-config "
+    REFUSED("-md --model-draft --draft-min --spec-type --speculative-config "
             "--speculative-algorithm --speculative-draft-model-path --speculative-num-steps",
-            "no tokens are guessed ahead yet"),
+            "tokens are guessed ahead from the text alone: see --drafts"),
 
     /* the model */
     REFUSED("-hff --hf-file --revision",

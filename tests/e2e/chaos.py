@@ -226,7 +226,7 @@ class Arena:
 
     def __init__(self, tcp=False, step_ms=20, workers=1):
         self.requests = bodies()
-        self.server = Serve(tcp=tcp, gateways=2 if tcp else 1, workers=workers, args=["--min-step-ms", step_ms, "--slots", 128, *SERVE])
+        self.server = Serve(tcp=tcp, gateways=2 if tcp else 1, workers=workers, args=["--min-step-ms", step_ms, "--slots", 128, *SERVE, *(["--drafts", 4] if tcp else [])])
         self.tcp = tcp
 
     def __enter__(self):

@@ -148,6 +148,25 @@ def test_each_rule_changes_the_text_and_an_unknown_breaker_is_refused():
         assert status == 400 and reply["error"]["param"] == "adaptive_target", reply
 
 
+def test_drafts_change_no_token():
+    # Steps are slow, so a guess costs nothing beside one. The first request says the same two tokens again and again: its guesses are right.
+    again = ("/v1/completions", {"prompt": "Once upon a time", "max_tokens": 60, "temperature": 0, "logit_bias": {"300": 100, "301": 100}, "logprobs": 2,
+                                 "frequency_penalty": 0.01, "ignore_eos": True, "stream": True, "stream_options": {"include_usage": True}})
+    requests = [again, ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": 60, "temperature": 0,
+                                                 "stop": ["frog"], "stream": True}), *map(ruled, range(10)), *map(sampled, range(4))]
+    slow = ["--min-step-ms", 10]
+    with Serve(args=slow) as s:
+        wanted = [r.key() for r in run_many(s.port, requests)[0]]
+    with Serve(args=["--drafts", 6, *slow]) as s:
+        assert run_many(s.port, [again])[0][0].key() == wanted[0], "with drafts, alone"
+        right = s.counted("trireme_scheduler_accepted_drafts_total", 20)
+        assert [r.key() for r in run_many(s.port, requests)[0]] == wanted, "with drafts"
+    with Serve(args=["--drafts", 6, "--blocks", 24, "--block-tokens", 16, *slow]) as s:
+        assert [r.key() for r in run_many(s.port, requests)[0]] == wanted, "with drafts, after preemption"
+        assert s.counted("trireme_scheduler_preemptions_total"), "nothing was preempted: the test has no force"
+    return f"{right:g} of 60 tokens were guessed"
+
+
 def test_small_caches_are_exact_too():
     for kind in ("fp8", "int8"):
         check_seeded([sampled(i) for i in range(8)], 4, f"cache of {kind}", args=["--kv-type", kind])
