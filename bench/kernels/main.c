@@ -66,6 +66,22 @@ static float *zeroed(size_t count) {
     return p;
 }
 
+/* Scales of 1 where a model's files have theirs: fp8 one for each 128 x 128 values, int8 one an output,
+ * the others one for each 128 columns. Owned by the caller. */
+static float *give_scales(struct matrix *w) {
+    struct matrix_segment *p = &w->segments[0];
+    bool fp8 = w->type == STORAGE_F8_E4M3 || w->type == STORAGE_F8_E5M2;
+    p->scale_rows = fp8 ? 128 : 1;
+    p->scale_cols = w->type == STORAGE_I8 ? w->cols : 128;
+    p->scale_stride = (w->cols + p->scale_cols - 1) / p->scale_cols;
+    size_t count = (size_t)((w->rows + p->scale_rows - 1) / p->scale_rows) * p->scale_stride;
+    float *scales = malloc(count * sizeof *scales);
+    for (size_t i = 0; i < count; i++)
+        scales[i] = 1;
+    p->scales = scales;
+    return scales;
+}
+
 /* Enough copies of the matrix that none stays in a cache. */
 static void bench_linear(struct device *dev, struct stream *s, const struct machine *m,
                          enum storage_type type, uint32_t rows, uint32_t n, uint32_t k) {
@@ -76,6 +92,7 @@ static void bench_linear(struct device *dev, struct stream *s, const struct mach
                            .cols = k,
                            .segment_count = 1,
                            .segments = {{.data = w, .rows = n}}};
+    float *scales = storage_is_scaled(type) ? give_scales(&first) : NULL;
     first.compute = device_compute(dev, &first);
     size_t packed_size =
         first.compute && dev->ops->packed_bytes ? dev->ops->packed_bytes(dev, &first, 0) : 0;
@@ -104,6 +121,7 @@ static void bench_linear(struct device *dev, struct stream *s, const struct mach
              k);
     print_row(what, best, (double)size, 2.0 * rows * n * k, m);
     free(w);
+    free(scales);
     free(packed);
     free(x);
     free(out);
