@@ -333,6 +333,10 @@ static void wide_rows(const struct matrix *m, uint32_t first, const struct tile 
     }
 }
 
+#if VW >= 8
+#include "kernels/cpu/linear_scaled.inc.h"
+#endif
+
 static void linear_columns(const struct op_linear *a, uint32_t first, uint32_t count) {
     const void *w[UNIT_COLUMNS];
     enum storage_type direct = direct_rows(a, first, count, w);
@@ -351,6 +355,10 @@ static void linear_columns(const struct op_linear *a, uint32_t first, uint32_t c
         run_tiles(direct, &t, a->rows);
         return;
     }
+#if VW >= 8
+    if (scaled_columns(a, first, &t))
+        return;
+#endif
     for (uint32_t done = 0; done < a->rows; done += WIDE_ROWS) {
         wide_rows(a->w, first, &t, MIN(a->rows - done, (uint32_t)WIDE_ROWS));
         t.x += WIDE_ROWS * t.x_stride;

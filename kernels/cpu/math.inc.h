@@ -47,6 +47,7 @@ ALWAYS_INLINE vf v_gelu_tanh(vf x) {
     return v_div(x, v_add(one, v_exp(v_sub(v_set1(0.0f), u2))));
 }
 
+#ifndef V_LOAD_E4M3
 /* VW bytes as e4m3. Exponent 0 goes through integers: no step has a subnormal number, which would
  * take long. */
 ALWAYS_INLINE vf v_load_e4m3(const uint8_t *p) {
@@ -58,6 +59,7 @@ ALWAYS_INLINE vf v_load_e4m3(const uint8_t *p) {
     value = v_pick(vi_sub(vi_set1(0x7e), magnitude), v_cast(nan), value);
     return v_cast(vi_or(vi_cast(value), sign));
 }
+#endif
 ALWAYS_INLINE vf v_load_e4m3_n(const uint8_t *p, size_t n) {
     uint8_t x[VW] = {0};
     memcpy(x, p, n);

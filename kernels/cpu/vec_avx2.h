@@ -98,6 +98,42 @@ static inline vf v_load_bf16(const void *p) {
 static inline vf v_load_i8(const int8_t *p) {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p)));
 }
+/* fp8 (e4m3). As f16 its bits are those of a 256th, but 0x7f and 0xff, which are NaN, are not. */
+static inline __m128i vh_e4m3(__m128i wide) {
+    return _mm_and_si128(_mm_slli_epi16(wide, 7), _mm_set1_epi16((short)0xbfff));
+}
+#define V_LOAD_E4M3
+static inline vf v_load_e4m3(const uint8_t *p) {
+    __m256i wide = _mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p)),
+            top = _mm256_set1_epi32((int)0xffffff80);
+    __m256i nan = _mm256_cmpeq_epi32(_mm256_or_si256(wide, top), _mm256_set1_epi32(-1));
+    vf v = _mm256_cvtph_ps(vh_e4m3(_mm_cvtepi8_epi16(_mm_loadl_epi64((const void *)p))));
+    vf quiet = _mm256_castsi256_ps(_mm256_or_si256(
+        _mm256_slli_epi32(_mm256_srai_epi32(wide, 31), 31), _mm256_set1_epi32(0x7fc00000)));
+    return _mm256_blendv_ps(_mm256_mul_ps(v, _mm256_set1_ps(256)), quiet, _mm256_castsi256_ps(nan));
+}
+/* 2 * VW of them without NaN, each a 256th of itself. */
+static inline void v_e4m3_of_256(const uint8_t *p, vf out[2]) {
+    __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128((const void *)p));
+    wide = _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16((short)0xbfff));
+    out[0] = _mm256_cvtph_ps(_mm256_castsi256_si128(wide));
+    out[1] = _mm256_cvtph_ps(_mm256_extracti128_si256(wide, 1));
+}
+/* The largest of some times 2 * VW bytes: with a sign, and without. */
+typedef struct {
+    __m128i with_sign, whole;
+} vb;
+static inline vb vb_none(void) {
+    return (vb){_mm_setzero_si128(), _mm_setzero_si128()};
+}
+static inline vb vb_most_e4m3(vb most, const uint8_t *p) {
+    __m128i bytes = _mm_loadu_si128((const void *)p);
+    return (vb){_mm_max_epi8(most.with_sign, bytes), _mm_max_epu8(most.whole, bytes)};
+}
+static inline bool vb_has_nan_e4m3(vb most) {
+    return _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(most.with_sign, _mm_set1_epi8(0x7f)),
+                                          _mm_cmpeq_epi8(most.whole, _mm_set1_epi8(-1)))) != 0;
+}
 static inline vf v_load_f16(const void *p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(p));
 }

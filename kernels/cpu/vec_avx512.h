@@ -97,6 +97,42 @@ static inline vf v_load_bf16_n(const void *p, size_t n) {
 static inline vf v_load_i8(const int8_t *p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const void *)p)));
 }
+/* fp8 (e4m3). As f16 its bits are those of a 256th, but 0x7f and 0xff, which are NaN, are not. */
+static inline __m256i vh_e4m3(__m128i bytes) {
+    return _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7),
+                            _mm256_set1_epi16((short)0xbfff));
+}
+#define V_LOAD_E4M3
+static inline vf v_load_e4m3(const uint8_t *p) {
+    __m128i bytes = _mm_loadu_si128((const void *)p), top = _mm_set1_epi8((char)0x80);
+    __mmask16 nan = _mm_cmpeq_epi8_mask(_mm_or_si128(bytes, top), _mm_set1_epi8(-1));
+    vf v = _mm512_mul_ps(_mm512_cvtph_ps(vh_e4m3(bytes)), _mm512_set1_ps(256));
+    vi sign = _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32((int)0x80000000));
+    return _mm512_mask_mov_ps(
+        v, nan, _mm512_castsi512_ps(_mm512_or_si512(sign, _mm512_set1_epi32(0x7fc00000))));
+}
+/* 2 * VW of them without NaN, each a 256th of itself. */
+static inline void v_e4m3_of_256(const uint8_t *p, vf out[2]) {
+    vi wide = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const void *)p));
+    wide = _mm512_and_si512(_mm512_slli_epi16(wide, 7), _mm512_set1_epi16((short)0xbfff));
+    out[0] = _mm512_cvtph_ps(_mm512_castsi512_si256(wide));
+    out[1] = _mm512_cvtph_ps(_mm512_extracti64x4_epi64(wide, 1));
+}
+/* The largest of some times 2 * VW bytes: with a sign, and without. */
+typedef struct {
+    __m256i with_sign, whole;
+} vb;
+static inline vb vb_none(void) {
+    return (vb){_mm256_setzero_si256(), _mm256_setzero_si256()};
+}
+static inline vb vb_most_e4m3(vb most, const uint8_t *p) {
+    __m256i bytes = _mm256_loadu_si256((const void *)p);
+    return (vb){_mm256_max_epi8(most.with_sign, bytes), _mm256_max_epu8(most.whole, bytes)};
+}
+static inline bool vb_has_nan_e4m3(vb most) {
+    return (_mm256_cmpeq_epi8_mask(most.with_sign, _mm256_set1_epi8(0x7f)) |
+            _mm256_cmpeq_epi8_mask(most.whole, _mm256_set1_epi8(-1))) != 0;
+}
 static inline vf v_load_f16(const void *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(p));
 }

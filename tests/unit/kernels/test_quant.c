@@ -289,6 +289,57 @@ TEST(scaled_products_are_those_of_the_decoded_matrix) {
         }
 }
 
+static void decode_all(struct scaled *s) {
+    for (uint32_t n = 0; n < s->m.rows; n++)
+        matrix_dequantize(&s->m, n, 0, s->m.cols, s->dense + (size_t)n * s->m.cols);
+}
+
+/* `at` is a weight of output `alone`: no other output changes where it is NaN. */
+static void check_nan(const struct matrix *m, uint8_t *at, uint32_t alone) {
+    uint8_t before = *at;
+    FOR_EACH_ISA(isa)
+    for (uint32_t rows = 1; rows <= 6; rows++) {
+        float *x = random_array((size_t)rows * m->cols), *whole = product(isa, m, x, rows);
+        for (int sign = 0; sign < 256; sign += 128) {
+            *at = (uint8_t)(sign | 127);
+            float *got = product(isa, m, x, rows);
+            for (uint32_t i = 0; i < rows * m->rows; i++)
+                if (i % m->rows == alone ? !isnan(got[i]) : !same_bits(&got[i], &whole[i], 1))
+                    check_fail(__FILE__, __LINE__, "%s, %u rows: output %u is %g", isa, rows, i,
+                               (double)got[i]);
+            unguard(got);
+        }
+        *at = before;
+        unguard(x);
+        unguard(whole);
+    }
+}
+
+/* Each byte of e4m3, and a scale that is almost too large. */
+TEST(products_of_fp8_take_every_byte) {
+    static const struct layout FP8[] = {{"channel", 1, 0, false, false},
+                                        {"blocks", 128, 128, false, false},
+                                        {"groups", 1, 32, false, false}};
+    enum { OUTPUTS = 24, COLS = 384, ALONE = 9 };
+    for (size_t l = 0; l < ARRAY_LEN(FP8); l++) {
+        struct scaled s = make_scaled(STORAGE_F8_E4M3, &FP8[l], OUTPUTS, COLS);
+        s.m.segments[0].zero = 0;
+        for (size_t i = 0; i < (size_t)OUTPUTS * COLS; i++) {
+            s.data[i] = (uint8_t)(i * 37 + i / COLS);
+            if ((s.data[i] & 127) == 127)
+                s.data[i] ^= 1;
+        }
+        decode_all(&s);
+        check_product(&s.m, s.dense, FP8[l].name);
+        check_nan(&s.m, s.data + ALONE * COLS + 77, ALONE);
+        memset(s.data, 1, (size_t)OUTPUTS * COLS);
+        s.scales[0] = 0x1.8p127f;
+        decode_all(&s);
+        check_product(&s.m, s.dense, "a large scale");
+        free_scaled(&s);
+    }
+}
+
 /* Three segments with bias, wide enough for several blocks of the dequantizing loop, from the
  * goldens' blocks. */
 TEST(block_products_are_those_of_the_decoded_matrix) {
