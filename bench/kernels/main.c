@@ -15,6 +15,7 @@
  *     bench_kernels sample [ISA]                   the sampler's settings
  *     bench_kernels write SHAPE FOLDER             the made-up model alone
  *
+ * TRIREME_BENCH_ORDER: linear of int4 and the like has its groups' columns in any order.
  * TRIREME_COMPUTE: as --compute of a worker. TRIREME_CACHE_DIR: a folder where packed weights are
  * kept; without it all are packed anew.
  *
@@ -67,8 +68,9 @@ static float *zeroed(size_t count) {
 }
 
 /* Scales of 1 where a model's files have theirs: fp8 one for each 128 x 128 values, int8 one an output,
- * the others one for each 128 columns. Owned by the caller. */
-static float *give_scales(struct matrix *w) {
+ * the others one for each 128 columns, or with TRIREME_BENCH_ORDER for columns in any order, as GPTQ's
+ * desc_act has them (`groups`). Both are owned by the caller. */
+static float *give_scales(struct matrix *w, uint32_t **groups) {
     struct matrix_segment *p = &w->segments[0];
     bool fp8 = w->type == STORAGE_F8_E4M3 || w->type == STORAGE_F8_E5M2;
     p->scale_rows = fp8 ? 128 : 1;
@@ -79,6 +81,12 @@ static float *give_scales(struct matrix *w) {
     for (size_t i = 0; i < count; i++)
         scales[i] = 1;
     p->scales = scales;
+    if (getenv("TRIREME_BENCH_ORDER")) {
+        *groups = malloc(w->cols * sizeof **groups);
+        for (uint32_t k = 0; k < w->cols; k++)
+            (*groups)[k] = k * 7 % p->scale_stride;
+        p->groups = *groups;
+    }
     return scales;
 }
 
@@ -92,7 +100,8 @@ static void bench_linear(struct device *dev, struct stream *s, const struct mach
                            .cols = k,
                            .segment_count = 1,
                            .segments = {{.data = w, .rows = n}}};
-    float *scales = storage_is_scaled(type) ? give_scales(&first) : NULL;
+    uint32_t *groups = NULL;
+    float *scales = storage_is_scaled(type) ? give_scales(&first, &groups) : NULL;
     first.compute = device_compute(dev, &first);
     size_t packed_size =
         first.compute && dev->ops->packed_bytes ? dev->ops->packed_bytes(dev, &first, 0) : 0;
@@ -122,6 +131,7 @@ static void bench_linear(struct device *dev, struct stream *s, const struct mach
     print_row(what, best, (double)size, 2.0 * rows * n * k, m);
     free(w);
     free(scales);
+    free(groups);
     free(packed);
     free(x);
     free(out);

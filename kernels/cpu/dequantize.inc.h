@@ -245,11 +245,28 @@ ALWAYS_INLINE vf v_stored(const enum storage_type type, const uint8_t *data, siz
     return v_load_as(type, data, idx);
 }
 
+/* The first values of [k, k + n) of a row whose columns are in groups in any order, a scale and a zero for
+ * each lane. How many. */
+ALWAYS_INLINE uint32_t lanes_grouped(const enum storage_type type, const struct matrix_segment *p,
+                                     uint32_t cols, uint32_t row, uint32_t k, uint32_t n,
+                                     float *out) {
+    size_t first = (size_t)row * cols + k,
+           place = p->scale_rows ? (size_t)(row / p->scale_rows) * p->scale_stride : 0;
+    uint32_t i = 0, end = type == STORAGE_U4 && first % 2 ? 0 : n;
+    for (; i + VW <= end; i += VW) {
+        const uint32_t *groups = p->groups + k + i;
+        vf zero = p->zeros ? v_gather(p->zeros + place, groups) : v_set1(p->zero),
+           scale = p->scales ? v_gather(p->scales + place, groups) : v_set1(1);
+        v_store(out + i, v_mul(v_sub(v_stored(type, p->data, first + i), zero), scale));
+    }
+    return i;
+}
+
 ALWAYS_INLINE void lanes_scaled(const enum storage_type type, const struct matrix_segment *p,
                                 uint32_t cols, uint32_t row, uint32_t k, uint32_t n, float *out) {
     const uint8_t *data = p->data;
     size_t first = (size_t)row * cols + k;
-    for (uint32_t i = 0; i < n;) {
+    for (uint32_t i = p->groups ? lanes_grouped(type, p, cols, row, k, n, out) : 0; i < n;) {
         float zero, scale;
         uint32_t end = dequantize_run(p, cols, row, k, n, i, &zero, &scale);
         bool even = type != STORAGE_U4 || (first + i) % 2 == 0;

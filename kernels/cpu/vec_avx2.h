@@ -204,6 +204,9 @@ static inline vi vi_load_u4(const uint8_t *p) {
     return _mm256_and_si256(_mm256_or_si256(pairs, _mm256_slli_epi64(pairs, 28)),
                             _mm256_set1_epi32(15));
 }
+static inline vf v_gather(const float *p, const uint32_t *idx) {
+    return _mm256_i32gather_ps(p, _mm256_loadu_si256((const void *)idx), 4);
+}
 static inline vf v_lookup(const float table[16], vi idx) {
     vf low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), idx);
     vf high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), idx);

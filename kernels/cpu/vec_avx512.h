@@ -190,6 +190,9 @@ static inline vi vi_load_u4(const uint8_t *p) {
     return _mm512_and_si512(_mm512_or_si512(pairs, _mm512_slli_epi64(pairs, 28)),
                             _mm512_set1_epi32(15));
 }
+static inline vf v_gather(const float *p, const uint32_t *idx) {
+    return _mm512_i32gather_ps(_mm512_loadu_si512(idx), p, 4);
+}
 static inline vf v_lookup(const float table[16], vi idx) {
     return _mm512_permutexvar_ps(idx, _mm512_loadu_ps(table));
 }

@@ -7,6 +7,7 @@
  *   v_load_bf16, _f16     VW stored values, as f32 exactly
  *   f16_at                a stored value, as f32 exactly
  *   v_lookup, v_low4      table[lane mod 16]; lane mod 16 as a number
+ *   v_gather              p[idx[lane]], indexes below 2^31
  *   vi_load_u8, _u4       VW bytes, or numbers of four bits (the lower half of a byte first), as lanes
  *   v_fma(a, b, c)        a * b + c: fused where the set has it, else rounded twice (fixed for each set); v_fms: - c
  *   v_scale2(a, n)        a * 2^n for integral n in [-126, 128]
@@ -182,6 +183,9 @@ static inline vi vi_load_u8(const uint8_t *p) {
 }
 static inline vi vi_load_u4(const uint8_t *p) {
     return (vi){p[0] & 15u, (uint32_t)p[0] >> 4, p[1] & 15u, (uint32_t)p[1] >> 4};
+}
+static inline vf v_gather(const float *p, const uint32_t *idx) {
+    return (vf){p[idx[0]], p[idx[1]], p[idx[2]], p[idx[3]]};
 }
 static inline vf v_lookup(const float table[16], vi idx) {
     return (vf){table[idx[0] & 15], table[idx[1] & 15], table[idx[2] & 15], table[idx[3] & 15]};

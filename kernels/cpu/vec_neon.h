@@ -181,6 +181,9 @@ static inline vf v_load_i8(const int8_t *p) {
 static inline vi vi_load_u4(const uint8_t *p) {
     return (vi){p[0] & 15u, (uint32_t)p[0] >> 4, p[1] & 15u, (uint32_t)p[1] >> 4};
 }
+static inline vf v_gather(const float *p, const uint32_t *idx) {
+    return (vf){p[idx[0]], p[idx[1]], p[idx[2]], p[idx[3]]};
+}
 /* The table is 64 bytes in four registers, looked up byte by byte. */
 static inline vf v_lookup(const float table[16], vi idx) {
     uint8x16x4_t bytes = vld1q_u8_x4((const uint8_t *)table);
