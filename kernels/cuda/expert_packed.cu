@@ -1,7 +1,7 @@
 /*
  * expert_packed.cu - the experts' products of a mixture (kernels/ops_expert.h: op_expert_linear) with
- * quantized weights in units (packed.cuh), on every GPU: linear_packed_mma.cu's product (packed_mma.cuh) for
- * slots of rows (expert_slots.cuh).
+ * quantized weights in units (packed.cuh), on GPUs that are no Hopper (there expert_packed_hopper.cu does it):
+ * linear_packed_mma.cu's product (packed_mma.cuh) for slots of rows (expert_slots.cuh).
  *
  * A block makes 64 features of up to TOKENS rows of one expert. Tiles of features are side by side in the
  * grid and slots follow each other: blocks that run at a time share rows of x, and those of one expert its
@@ -11,19 +11,8 @@
  * Cost: an expert's weights once for TOKENS of its rows. Launch: a grid of slots x [features / 64].
  * Tolerance: as linear_packed_mma.cu.
  */
-#include "kernels/cuda/expert_slots.cuh"
+#include "kernels/cuda/expert_packed.cuh"
 #include "kernels/cuda/packed_mma.cuh"
-
-/* The experts' product as kernels get it; features, cols: of each expert. */
-struct expert_call {
-    void *out;
-    const void *x;
-    const struct matrix *experts;
-    const uint32_t *offsets;
-    uint32_t expert_count, features, cols,
-        tiles;                  /* tiles: of features, slots' blocks side by side */
-    uint32_t group, group_bits; /* as packed_product has them */
-};
 
 /* The product of a slot's rows with features 64 `tile` .. of its expert, which lie in one segment: in shared
  * memory, so that it takes no registers. */
@@ -39,10 +28,7 @@ struct expert_product {
         uint32_t i = 0;
         while (place.tile >= m.segments[i].rows / PACKED_FEATURES)
             place.tile -= m.segments[i++].rows / PACKED_FEATURES;
-        const struct matrix_segment &from = m.segments[i];
-        place.of = {
-            from.packed,       from.scales, from.zeros, from.scale_rows ? from.scale_rows : 1,
-            from.scale_stride, 0,           from.zero};
+        place.of = packed_segment_of(m.segments[i], 0);
         q.segments[0] = place.of;
         q.group = call.group;
         q.group_bits = call.group_bits;
@@ -60,6 +46,7 @@ enum : uint32_t { EXPERT_PRODUCT_BYTES = (sizeof(expert_product) + 15) / 16 * 16
 template <int A, int W, bool BY_128, int TOKENS, int BLOCKS>
 static __global__ __launch_bounds__(MMA_THREADS,
                                     BLOCKS) void expert_packed_kernel(struct expert_call call) {
+#if defined(TRIREME_EMULATED) || !defined(PTX_SM90A) /* there nobody launches it */
     typedef mma_stage<W, TOKENS, BLOCKS, EXPERT_PRODUCT_BYTES> stage;
     DYNAMIC_SHARED(area);
     const expert_slot slot =
@@ -72,6 +59,7 @@ static __global__ __launch_bounds__(MMA_THREADS,
     __syncthreads();
     multiply_units<A, W, BY_128, TOKENS, BLOCKS, EXPERT_PRODUCT_BYTES>(mine->q, mine->place,
                                                                        mine->tile, mine->first);
+#endif
 }
 
 /* ---- launching ---- */
@@ -123,6 +111,10 @@ void expert_linear_packed(struct stream *s, const struct op_expert_linear *a) {
                                      : span == 64 ? 6u
                                                   : 7u};
     const uint64_t pairs = (uint64_t)a->rows * a->top_k;
+    if (device_of(s)->hopper) {
+        expert_linear_hopper(s, call, w->type, pairs, grouped);
+        return;
+    }
     if (s->dev->activation_type == STORAGE_BF16)
         WITH_PACKED(w->type, W, (expert_scaled<STORAGE_BF16, W>(s, call, pairs, grouped)));
     else

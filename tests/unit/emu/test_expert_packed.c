@@ -7,8 +7,10 @@ enum { PARTS = 2 };
 static const uint32_t PART_ROWS[PARTS] = {64, 128};
 enum { FEATURES = 192 };
 
-/* Rows of each expert: blocks of 8, 32 and 64 rows, by how many an expert has on average. */
-static const uint32_t COUNTS[][EXPERTS] = {{3, 0, 9, 1, 5}, {0, 33, 7, 40, 1}, {65, 0, 130, 3, 1}};
+/* Rows of each expert, by whose average a block has 8, 32 or 64 rows; on Hopper also 16 or 128. */
+enum { MMA_COUNTS = 3, HOPPER_COUNTS = 5 };
+static const uint32_t COUNTS[HOPPER_COUNTS][EXPERTS] = {
+    {3, 0, 9, 1, 5}, {0, 33, 7, 40, 1}, {65, 0, 130, 3, 1}, {0, 17, 5, 20, 2}, {0, 129, 131, 2, 1}};
 
 struct mixture {
     const struct form *form;
@@ -64,7 +66,7 @@ static struct expert_matrix put_experts_up(struct rig *r, const struct mixture *
 }
 
 /* [pairs, FEATURES]; x [pairs, cols] is rounded to its type. alike: the product of each expert's rows by
- * linear, which on GPUs that are no Hopper has the same bits; or NULL. */
+ * linear, which has the same bits where it does not cut k; or NULL. */
 static float *run_experts(const struct mixture *m, const uint32_t counts[EXPERTS], float *x,
                           float **alike) {
     struct rig r = rig_open(m->act);
@@ -111,74 +113,100 @@ static void check_parts(const struct mixture *m, const uint32_t counts[EXPERTS],
         }
 }
 
+/* Form f with these rows against its definition, and bits against thread order. */
+static void check_form(uint32_t f, const uint32_t counts[EXPERTS], enum storage_type act,
+                       uint32_t cols) {
+    struct mixture m = mixture_new(&FORMS[f], act, cols_of(&FORMS[f], cols), f % 2);
+    const uint32_t pairs = sum_of(counts);
+    float *x = small_values((size_t)pairs * m.cols), *first = NULL;
+    for (int order = 0; order < (is_long() ? ORDERS : 2); order++) {
+        emu_set_order(order, 5);
+        float *got = run_experts(&m, counts, x, NULL);
+        if (first && !same_bits(first, got, (size_t)pairs * FEATURES))
+            check_fail(__FILE__, __LINE__, "%s: bits depend on the order of threads", m.form->name);
+        if (first)
+            free(got);
+        else
+            first = got;
+    }
+    emu_set_order(0, 1);
+    check_parts(&m, counts, x, first);
+    free(first);
+    free(x);
+    mixture_free(&m);
+}
+
 /* k: one tile of 64, a stage of four and less, rings that come round. */
+static const uint32_t COLS[] = {64, 1344, 448};
+
 TEST(products_of_experts_in_units_equal_the_definition) {
-    static const uint32_t cols[] = {64, 1344, 448};
     const struct drawn forms = drawn_of(4);
     for (uint32_t f = 0; f < ARRAY_LEN(FORMS); f++)
-        for (uint32_t i = 0; i < ARRAY_LEN(COUNTS); i++) {
+        for (uint32_t i = 0; i < MMA_COUNTS; i++) {
             if (!is_drawn(forms, f) || (!is_long() && (i + f) % 3 != 0))
                 continue;
             use_device(f / 3 + i);
-            struct mixture m = mixture_new(&FORMS[f], TYPES[1 + (f + i) % 2],
-                                           cols_of(&FORMS[f], cols[(f / 3 + i) % 3]), f % 2);
-            const uint32_t pairs = sum_of(COUNTS[i]);
-            float *x = small_values((size_t)pairs * m.cols), *first = NULL;
-            for (int order = 0; order < (is_long() ? ORDERS : 2); order++) {
-                emu_set_order(order, 5);
-                float *got = run_experts(&m, COUNTS[i], x, NULL);
-                if (first && !same_bits(first, got, (size_t)pairs * FEATURES))
-                    check_fail(__FILE__, __LINE__, "%s: bits depend on the order of threads",
-                               m.form->name);
-                if (first)
-                    free(got);
-                else
-                    first = got;
-            }
-            emu_set_order(0, 1);
-            check_parts(&m, COUNTS[i], x, first);
-            free(first);
-            free(x);
-            mixture_free(&m);
+            check_form(f, COUNTS[i], TYPES[1 + (f + i) % 2], COLS[(f / 3 + i) % 3]);
         }
     emu_set_device(90, 90);
 }
 
-/* Expert 2's row `row` of each count, and that row by itself. */
-TEST(a_row_of_an_expert_has_the_same_bits_whatever_the_rows_beside_it) {
+/* The longest: rings of few rows come round, too. */
+TEST(products_of_experts_by_wgmma_equal_the_definition) {
+    static const uint32_t cols[] = {2368, 64, 448};
+    const struct drawn forms = drawn_of(4);
+    for (uint32_t f = 0; f < ARRAY_LEN(FORMS); f++)
+        for (uint32_t i = 0; i < HOPPER_COUNTS; i++)
+            if (is_drawn(forms, f) && (is_long() || (i + f) % HOPPER_COUNTS == 0))
+                check_form(f, COUNTS[i], TYPES[1 + (f + i) % 2], cols[(f + i / 2) % 3]);
+}
+
+/* Expert 2's row `row` of each of some counts, and that row by itself; and all rows of a count by linear. short_run: how
+ * many of the counts are tried in a short run, from the f-th on. */
+static void check_row(uint32_t f, uint32_t counts, uint32_t short_run) {
     enum { EXPERT = 2 };
     static const uint32_t alone[EXPERTS] = {[EXPERT] = 1};
+    struct mixture m =
+        mixture_new(&FORMS[f], STORAGE_BF16, cols_of(&FORMS[f], f % 2 ? 640 : 256), false);
+    float *row = small_values(m.cols), *one = run_experts(&m, alone, row, NULL);
+    for (uint32_t i = 0; i < counts; i++) {
+        if (!is_long() && (i + counts - f % counts) % counts >= short_run)
+            continue;
+        const uint32_t pairs = sum_of(COUNTS[i]),
+                       place = COUNTS[i][0] + COUNTS[i][1] +
+                               (uint32_t)(check_random() % COUNTS[i][EXPERT]);
+        float *x = small_values((size_t)pairs * m.cols), *alike = NULL;
+        memcpy(x + (size_t)place * m.cols, row, m.cols * sizeof *x);
+        float *got = run_experts(&m, COUNTS[i], x, &alike);
+        if (emu_launch_count() && !same_bits(one, got + (size_t)place * FEATURES, FEATURES))
+            check_fail(__FILE__, __LINE__, "%s: other bits among %u rows", m.form->name, pairs);
+        if (emu_launch_count() && !same_bits(alike, got, (size_t)pairs * FEATURES))
+            check_fail(__FILE__, __LINE__, "%s: other bits than linear's", m.form->name);
+        free(alike);
+        free(got);
+        free(x);
+    }
+    free(one);
+    free(row);
+    mixture_free(&m);
+}
+
+TEST(a_row_of_an_expert_has_the_same_bits_whatever_the_rows_beside_it) {
     const struct drawn forms = drawn_of(4);
     for (uint32_t f = 0; f < ARRAY_LEN(FORMS); f++) {
         if (!is_drawn(forms, f))
             continue;
-        use_device(f);
-        struct mixture m =
-            mixture_new(&FORMS[f], STORAGE_BF16, cols_of(&FORMS[f], f % 2 ? 640 : 256), false);
-        float *row = small_values(m.cols), *one = run_experts(&m, alone, row, NULL);
-        for (uint32_t i = 0; i < ARRAY_LEN(COUNTS); i++) {
-            if (!is_long() && i != f % 3)
-                continue;
-            const uint32_t pairs = sum_of(COUNTS[i]),
-                           place = COUNTS[i][0] + COUNTS[i][1] +
-                                   (uint32_t)(check_random() % COUNTS[i][EXPERT]);
-            float *x = small_values((size_t)pairs * m.cols), *alike = NULL;
-            memcpy(x + (size_t)place * m.cols, row, m.cols * sizeof *x);
-            const bool same_product = DEVICES[f % ARRAY_LEN(DEVICES)][0] != 90;
-            float *got = run_experts(&m, COUNTS[i], x, same_product ? &alike : NULL);
-            if (emu_launch_count() && !same_bits(one, got + (size_t)place * FEATURES, FEATURES))
-                check_fail(__FILE__, __LINE__, "%s: other bits among %u rows", m.form->name, pairs);
-            if (emu_launch_count() && alike && !same_bits(alike, got, (size_t)pairs * FEATURES))
-                check_fail(__FILE__, __LINE__, "%s: other bits than linear's", m.form->name);
-            free(alike);
-            free(got);
-            free(x);
-        }
-        free(one);
-        free(row);
-        mixture_free(&m);
+        use_device(1 + f % 2);
+        check_row(f, MMA_COUNTS, 1);
     }
     emu_set_device(90, 90);
+}
+
+TEST(a_row_of_an_expert_has_the_same_bits_by_wgmma) {
+    const struct drawn forms = drawn_of(4);
+    for (uint32_t f = 0; f < ARRAY_LEN(FORMS); f++)
+        if (is_drawn(forms, f))
+            check_row(f, HOPPER_COUNTS, 2);
 }
 
 TEST(rows_find_their_expert_among_many) {
