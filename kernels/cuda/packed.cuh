@@ -324,7 +324,7 @@ template <int A, int W> struct unit_reader {
             *scale = i ? both.y : both.x;
         } else if (W == STORAGE_MXFP4) { /* 2^(e - 127), of 0 a subnormal number */
             const uint32_t e = *(const uint32_t *)scales >> (half * 16 + i * 8) & 255;
-            *scale = __uint_as_float(max(e << 23, 0x00400000u));
+            *scale = fmaxf(__uint_as_float(e << 23), 0x1p-127f);
         } else if (W == STORAGE_Q4_K) {
             const uint32_t w = fields[i][0];
             *scale =
