@@ -4,6 +4,7 @@ registers to HGMMA, weights come by bulk copies, and no loop has more instructio
 
 machine_code_packed.py CUOBJDUMP OBJECT [--table | --slots]: prints what is wrong, a line each (nothing: all is well), or the
 loops as a table, or issue slots for each 64 k as bench/gpu/step_model.py has them.
+machine_code_packed.py CUOBJDUMP OBJECT --experts [--table | --slots]: the same of expert_packed_hopper.cu, whose blocks share no x.
 machine_code_packed.py CUOBJDUMP OBJECT --few [--table]: the same of linear_packed_few.cu, whose x is there before its loops begin.
 """
 import re
@@ -13,7 +14,10 @@ import sys
 import machine_code
 from machine_code import count, loops
 
-KERNEL = re.compile(r"Function : \S*linear_packed_kernelILi(\d)ELi(\d+)ELb(\d)ELi(\d+)ELi(\d+)ELi(\d+)E")
+EXPERTS = "--experts" in sys.argv
+KERNEL = re.compile(
+    rf"Function : \S*{'expert_packed_hopper' if EXPERTS else 'linear_packed'}_kernelILi(\d)ELi(\d+)ELb(\d)ELi(\d+)ELi(\d+)ELi(\d+)E"
+)
 TILES = 4  # of 64 k in a stage
 # Type (enum storage_type), whether scales are of 128 x 128: name; instructions of a thread that multiplies, for a tile of 64 k
 # (32 codes a thread), and for each row of the block more. A fifth above what there was at first (docs/gpu-registers.md).
@@ -64,7 +68,7 @@ def tiles_of(tile):
 def stages_of(bring, kind, rows):
     """How many stages a turn of the loop that copies brings: blocks that share no x have a copy for each 4 rows, others for each
     16 rows and tile."""
-    copies = rows // 4 if rows < 64 or kind in MINIMA else rows // 16 * TILES
+    copies = rows // 4 if rows < 64 or kind in MINIMA or EXPERTS else rows // 16 * TILES
     return max(1, count(bring, "LDGSTS") // copies)
 
 
@@ -96,7 +100,7 @@ def judge(key, code):
         wrong.append("no loop with bulk copies (UBLKCP)")
     elif len(bring) > budget:
         wrong.append(f"{len(bring)} instructions to bring a stage, of {budget}")
-    if kind in NORMS and rows <= machine_code.NORMED_ROWS:
+    if kind in NORMS and rows <= machine_code.NORMED_ROWS and not EXPERTS:
         body = machine_code.normed(code)
         if not (tiles := normed_tiles(body)):
             wrong.append("no loop that norms x")
@@ -155,7 +159,7 @@ def slots(found, kind):
             beside = 0 if tiles_of(tile) > 1 else (len(stage) - len(tile)) / TILES
             alone = groups * (len(tile) / tiles_of(tile) + beside)
             out[(rows, groups)] = round(alone + len(bring) / TILES / stages_of(bring, kind[0], rows))
-            if kind[0] in NORMS and rows <= machine_code.NORMED_ROWS:
+            if kind[0] in NORMS and rows <= machine_code.NORMED_ROWS and not EXPERTS:
                 body = machine_code.normed(code)
                 out["normed"] = round(alone + len(body) / normed_tiles(body))
     return dict(sorted(out.items(), key=str))
@@ -178,7 +182,7 @@ def main():
             copies, bulk = count(bring, "LDGSTS"), count(bring, "UBLKCP")
             each = f"{len(tile) / tiles_of(tile):.0f}"
             print(f"| {BUDGETS[key[1:3]][0]} | {key[3]} | {key[4]} | {each} | {len(bring)} | {copies} | {bulk} |")
-        elif len(sys.argv) == 3:
+        elif "--slots" not in sys.argv:
             print("".join(line + "\n" for line in judge(key, code)), end="")
 
 

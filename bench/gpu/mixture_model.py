@@ -9,7 +9,7 @@ import math
 import sys
 
 import step_model
-from step_model import DRAM, EDGE, FIRST, L2, LIST, LONE, MERGE, MMA, NORMED_ROWS, PORT, REACH, ROTATION, SMS, WAYS, WGMMA, CLOCK, small
+from step_model import COLUMNS, DRAM, EDGE, FIRST, L2, LIST, LONE, MERGE, MMA, NORMED_ROWS, PORT, REACH, ROTATION, SMS, WAYS, WGMMA, CLOCK, small
 
 # width: of an expert; window: of every second layer; dense: weights that are no experts'; head: of the head.
 MODELS = {
@@ -23,13 +23,13 @@ MODELS = {
         layers=36, hidden=2880, heads=64, kv_heads=8, dim=64, vocab=201088, experts=128, top=4, width=2880, window=128, norms=False,
         dense="bf16", head="bf16", kind="mxfp4"),
 }
-# Blocks of an expert's product by rows of a slot (kernels/cuda/expert_mma.cu, expert_packed.cu): features, k of a stage, blocks an SM holds,
-# clocks in which an SM issues a stage of one block. Of 16 bits: warps x instructions of the loop / 4 (docs/gpu-registers.md). In units: sixteen
-# warps / 4; of 64 rows the halves of a tile come one after the other, so some instructions are issued twice.
+# Blocks of an expert's product by rows of a slot (kernels/cuda/expert_mma.cu, expert_packed_hopper.cu): features, k of a stage, blocks an SM
+# holds, clocks in which an SM issues a stage of one block. Of 16 bits: warps x instructions of the loop / 4 (docs/gpu-registers.md). In units: what
+# a quarter issues for 64 k, four times (tests/machine_code_packed.py --experts --slots).
 MMA_BLOCKS = {8: (32, 128, 5, 50), 32: (64, 64, 4, 96), 64: (64, 64, 3, 121), 128: (128, 32, 2, 198)}
 UNIT_BLOCKS = {
-    "mxfp4": {8: (64, 256, 2, 748), 32: (64, 256, 1, 1120), 64: (64, 256, 1, 2000)},
-    "q4_k": {8: (64, 256, 2, 836), 32: (64, 256, 1, 1324), 64: (64, 256, 1, 2500)},
+    "mxfp4": {8: (64, 256, 2, 4 * 141), 16: (64, 256, 2, 4 * 156), 32: (64, 256, 2, 4 * 178), 64: (128, 256, 1, 4 * 405), 128: (128, 256, 1, 4 * 561)},
+    "q4_k": {8: (64, 256, 2, 4 * 145), 16: (64, 256, 2, 4 * 172), 32: (64, 256, 2, 4 * 220), 64: (128, 256, 1, 4 * 561), 128: (128, 256, 1, 4 * 876)},
 }
 SHARED = 128 * CLOCK  # bytes a second of an SM's shared memory: ldmatrix reads a warp's features and rows anew for each 16 or 32 k
 # What a block needs before its first weights are asked for: offsets and the expert's description out of L2 (0.6), then their first bytes. Blocks
@@ -73,11 +73,11 @@ def met(m, rows):
 
 
 def tokens_of(m, rows):
-    """Rows of a slot: multiply_experts of expert_mma.cu, expert_shape of expert_packed.cu."""
+    """Rows of a slot: multiply_experts of expert_mma.cu, of expert_packed_hopper.cu."""
     each = rows * m["top"] // m["experts"]
     if m["kind"] == "bf16":
         return 8 if each < 4 else 32 if each < 24 else 64 if each < 96 else 128
-    return 8 if each < 4 else 32 if each < 24 else 64
+    return 8 if each < 4 else 16 if each < 10 else 32 if each < 24 else 64 if each < 48 else 128
 
 
 def chosen_and_sorted(m, rows):
@@ -104,15 +104,19 @@ def expert_product(m, features, cols, rows):
     per_sm = max(blocks / SMS, math.ceil(blocks / SMS) if blocks < SMS * resident else 0)
     stages = math.ceil(cols / stage)
     row_bytes = pairs / slots * cols * 2  # of x, that a block reads
-    # A warp has 16 or 32 features: all its rows come out of shared memory for those.
-    warp = {8: (16, 8), 32: (16, 32), 64: (32, 32), 128: (32, 64)}[t] if m["kind"] == "bf16" else (16, t)
-    read = f * t / (warp[0] * warp[1]) * (warp[0] * (2 if m["kind"] == "bf16" else each) + warp[1] * 2) * cols
+    if m["kind"] == "bf16":  # a warp has 16 or 32 features: all its rows come out of shared memory for those
+        warp = {8: (16, 8), 32: (16, 32), 64: (32, 32), 128: (32, 64)}[t]
+        read = f * t / (warp[0] * warp[1]) * (warp[0] + warp[1]) * 2 * cols
+        multiply = ("mma.sync", per_sm * 2 * f * t * cols / (MMA / SMS))
+    else:  # a warpgroup has 64
+        read = f / 64 * (64 * each + t * 2) * cols
+        multiply = ("wgmma", per_sm * 2 * f * max(t, COLUMNS) * cols / (WGMMA / SMS))
     times = {
         "memory": (met(m, rows) * features * cols * each + pairs * (cols + features) * 2) / (DRAM * REACH) * per_sm / (blocks / SMS),
         "L2": blocks * (f * cols * each + row_bytes) / L2,
         "SM's port": per_sm * (f * cols * each + row_bytes) / PORT,
         "instructions": per_sm * stages * clocks / CLOCK,
-        "mma.sync": per_sm * 2 * f * t * cols / (MMA / SMS),
+        multiply[0]: multiply[1],
         "shared memory": per_sm * (read + f * cols * each + t * cols * 2) / SHARED,
     }
     binds = max(times, key=times.get)
