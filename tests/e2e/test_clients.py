@@ -114,3 +114,7 @@ def test_ai_sdk():
 
 def test_zod():
     return node("client_zod.mjs", "zod")
+
+
+def test_anthropic_typescript():
+    return node("client_anthropic.mjs", "@anthropic-ai/sdk")
