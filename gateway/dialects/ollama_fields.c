@@ -1,7 +1,7 @@
 /*
  * POST /api/chat and /api/generate: the fields of Ollama's requests.
  *
- * What samples stands in `options`, an object of its own. A stream is the default. A prompt of
+ * What samples stands in `options`, an object of its own; some clients say it beside that, where it means the same. A stream is the default. A prompt of
  * /api/generate is one user message unless it is raw. A request that asks nothing (no messages, no
  * prompt) is how clients load a model: genreq_asks_nothing.
  */
@@ -109,6 +109,13 @@ static int read_options(struct field_reader *r, enum json_event first) {
     STRING_FIELD("model", model, GENREQ_NAME_MAX),                                                 \
     BOOL_FIELD("stream", stream, 0),                                                               \
     CUSTOM_FIELD("options", read_options),                                                         \
+    /* as the AI SDK's providers say it: Ollama passes over these, and so over what was asked for */ \
+    NUMBER_FIELD("temperature", temperature, 0, 100, GENREQ_TEMPERATURE),                          \
+    NUMBER_FIELD("top_p", top_p, 0, 1, GENREQ_TOP_P),                                              \
+    INT_FIELD("top_k", top_k, -1, INT32_MAX, GENREQ_TOP_K),                                        \
+    NUMBER_FIELD("min_p", min_p, 0, 1, GENREQ_MIN_P),                                              \
+    INT_FIELD("max_tokens", max_tokens, -1, WIRE_MAX_TOKENS, GENREQ_MAX_TOKENS),                   \
+    INT_FIELD("max_output_tokens", max_tokens, 1, WIRE_MAX_TOKENS, GENREQ_MAX_TOKENS),             \
     CUSTOM_FIELD("think", read_think),                                                             \
     BOOL_FIELD("logprobs", logprobs, 0),                                                           \
     INT_FIELD("top_logprobs", top_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, GENREQ_TOP_LOGPROBS),      \

@@ -127,19 +127,13 @@ static const struct field text_rows[] = {
 /* Ollama has them in an object of their own. */
 #define IN_OPTIONS "options"
 static const struct field ollama_rows[] = {
-    ELSEWHERE("temperature", "", IN_OPTIONS),
-    ELSEWHERE("top_p", "", IN_OPTIONS),
-    ELSEWHERE("top_k", "", IN_OPTIONS),
-    ELSEWHERE("min_p", "", IN_OPTIONS),
     ELSEWHERE("top_n_sigma", "", IN_OPTIONS),
     ELSEWHERE("presence_penalty", "0", IN_OPTIONS),
     ELSEWHERE("frequency_penalty", "0", IN_OPTIONS),
     ELSEWHERE("repetition_penalty", "1", "options.repeat_penalty"),
     ELSEWHERE("seed", "", IN_OPTIONS),
     ELSEWHERE("stop", "[]", IN_OPTIONS),
-    ELSEWHERE("max_tokens", "", "options.num_predict"),
     ELSEWHERE("max_completion_tokens", "", "options.num_predict"),
-    ELSEWHERE("max_output_tokens", "", "options.num_predict"),
     ELSEWHERE("min_tokens", "0", NULL),
     ELSEWHERE("n", "1", NULL),
     ELSEWHERE("logit_bias", EMPTY, NULL),

@@ -138,7 +138,10 @@ def case_of(asker, path, name):
         value = f"{path} {name}"
     elif value is None:
         value = name in SAYS_NO and path not in SAYS_NO[name]
-    return path, name, body, {**{k: v for k, v in body.items() if k not in names}, name: value}
+    asked = {k: v for k, v in body.items() if k not in names}
+    if "options" in asked:  # of Ollama's: what stands beside them says it alone
+        asked["options"] = {k: v for k, v in asked["options"].items() if k != name and k not in names}
+    return path, name, body, {**asked, name: value}
 
 
 def test_no_field_is_ignored():

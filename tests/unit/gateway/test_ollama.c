@@ -13,6 +13,8 @@ static int parse(enum genreq_dialect dialect, const char *body, struct genreq *g
 
 #define CHAT_BODY(more)   "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]" more "}"
 #define PROMPT_BODY(more) "{\"prompt\":\"hi\"" more "}"
+#define BESIDE                                                                                     \
+    ",\"temperature\":0.5,\"top_p\":0.25,\"top_k\":7,\"min_p\":0.125,\"max_output_tokens\":9"
 
 TEST(options_are_the_fields_they_name) {
     struct genreq g;
@@ -39,6 +41,41 @@ TEST(options_are_the_fields_they_name) {
               0);
     EXPECT(!(g.given & GENREQ_SEED) && !g.stream);
     genreq_release(&g);
+}
+
+/* The AI SDK's provider says beside the options what samples. */
+TEST(what_samples_may_stand_beside_the_options) {
+    struct genreq g;
+    struct api_error err;
+    for (int generate = 0; generate < 2; generate++) {
+        enum genreq_dialect dialect = generate ? GENREQ_OLLAMA_GENERATE : GENREQ_OLLAMA_CHAT;
+        EXPECT_EQ(parse(dialect,
+                        generate ? PROMPT_BODY(BESIDE ",\"options\":{\"num_predict\":9}")
+                                 : CHAT_BODY(BESIDE ",\"options\":{\"num_predict\":9}"),
+                        &g, &err),
+                  0);
+        EXPECT(g.temperature == 0.5 && g.top_p == 0.25 && g.min_p == 0.125);
+        EXPECT_EQ(g.top_k, 7);
+        EXPECT_EQ(genreq_max_tokens(&g, 1), 9);
+        genreq_release(&g);
+    }
+    EXPECT_EQ(parse(GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"max_tokens\":3"), &g, &err), 0);
+    EXPECT_EQ(genreq_max_tokens(&g, 1), 3);
+    genreq_release(&g);
+    static const struct {
+        const char *body, *param;
+    } refused[] = {
+        {CHAT_BODY(",\"temperature\":1,\"options\":{\"temperature\":0}"), "temperature"},
+        {CHAT_BODY(",\"options\":{\"num_predict\":9},\"max_output_tokens\":8"),
+         "max_output_tokens"},
+        {CHAT_BODY(",\"max_tokens\":9,\"options\":{\"num_predict\":8}"), "num_predict"},
+        {CHAT_BODY(",\"top_p\":2"), "top_p"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+        EXPECT_EQ(parse(GENREQ_OLLAMA_CHAT, refused[i].body, &g, &err), -1);
+        EXPECT_STR(err.param, refused[i].param);
+        genreq_release(&g);
+    }
 }
 
 TEST(a_prompt_is_one_message_unless_it_is_raw) {
