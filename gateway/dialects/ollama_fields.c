@@ -5,7 +5,8 @@
  * /api/generate is one user message unless it is raw. A request that asks nothing (no messages, no
  * prompt) is how clients load a model: genreq_asks_nothing.
  */
-#include "gateway/fields/field.h"
+#include "gateway/fields/allowed_tools.h"
+#include "gateway/fields/tool_choice.h"
 
 /* g first: the rows are of struct genreq, and custom readers reach the rest. */
 struct ollama_request {
@@ -130,6 +131,8 @@ static int read_options(struct field_reader *r, enum json_event first) {
 static const struct field chat_rows[] = {
     COMMON_ROWS,
     CUSTOM_FIELD("messages", read_messages),
+    /* Ollama passes over it; who says it wants it */
+    CUSTOM_FIELD("tool_choice", tool_choice_read),
     REFUSED_FIELD("prompt"),
 };
 
@@ -176,6 +179,10 @@ static int check_chat(struct ollama_request *q, struct api_error *err) {
     if (q->g.continue_final_message && q->g.add_generation_prompt)
         return api_error_set(err, API_BAD_REQUEST, "continue_final_message",
                              "'continue_final_message' needs 'add_generation_prompt': false");
+    if (tool_choice_check(&q->g, err) || allowed_tools_apply(&q->g, err))
+        return -1;
+    if (q->g.tool_choice_none) /* a model that must not call is not tempted */
+        q->g.tools = bytes_of(NULL, 0);
     return apply_think(q, err) ? -1 : check_logprobs(&q->g, err);
 }
 

@@ -1,56 +1,7 @@
 /* POST /v1/chat/completions: the fields of OpenAI's and vLLM's chat requests. */
 #include "gateway/dialects/openai_functions.h"
 #include "gateway/fields/allowed_tools.h"
-#include "gateway/fields/raw_value.h"
-
-/* {"name": NAME}, the value of "function". */
-static int read_function_name(struct field_reader *r, enum json_event first) {
-    if (first != JSON_OBJECT_BEGIN)
-        return field_wrong_type(r, "\"none\", \"auto\", \"required\" or a function", first);
-    for (enum json_event event = json_next(&r->json); event == JSON_KEY;
-         event = json_next(&r->json)) {
-        bool is_name = bytes_equal(r->json.text, bytes_str("name"));
-        event = json_next(&r->json);
-        if (is_name ? field_string(r, event, GENREQ_NAME_MAX, &r->g->tool_choice_name)
-                    : field_span(r, event, NULL))
-            return -1;
-    }
-    return 0;
-}
-
-/* {"type": "function", "function": {"name": NAME}}, or {"type": "allowed_tools", "allowed_tools": ...} */
-static int read_function_choice(struct field_reader *r, enum json_event first) {
-    struct bytes type = {0}, function = {0}, allowed = {0};
-    const struct json_wanted members[] = {
-        {"type", &type}, {"function", &function}, {"allowed_tools", &allowed}};
-    if (field_members(r, first, members, ARRAY_LEN(members), NULL))
-        return -1;
-    if (raw_is_text(type, "allowed_tools") && allowed.len)
-        return field_of_span(r, allowed, "tool_choice", allowed_tools_read);
-    if (function.len && field_of_span(r, function, "tool_choice", read_function_name))
-        return -1;
-    if (r->g->tool_choice_name.len)
-        return 0;
-    return api_error_set(
-        r->err, API_UNSUPPORTED, r->name,
-        "'%s' must be \"none\", \"auto\", \"required\" or {\"type\": \"function\", "
-        "\"function\": {\"name\": ...}}",
-        r->name);
-}
-
-static int read_tool_choice(struct field_reader *r, enum json_event first) {
-    if (first == JSON_OBJECT_BEGIN)
-        return read_function_choice(r, first);
-    if (first != JSON_STRING)
-        return field_wrong_type(r, "a string or an object", first);
-    r->g->tool_choice_none = bytes_equal(r->json.text, bytes_str("none"));
-    r->g->tool_choice_required = bytes_equal(r->json.text, bytes_str("required"));
-    if (r->g->tool_choice_none || r->g->tool_choice_required ||
-        bytes_equal(r->json.text, bytes_str("auto")))
-        return 0;
-    return api_error_set(r->err, API_UNSUPPORTED, r->name,
-                         "'%s' must be \"none\", \"auto\", \"required\" or a function", r->name);
-}
+#include "gateway/fields/tool_choice.h"
 
 /* Whether the template is told to think, which several fields can say. */
 static int set_thinking(struct field_reader *r, bool on) {
@@ -133,7 +84,7 @@ static const struct field rows[] = {
     BOOL_FIELD("logprobs", logprobs, 0),
     INT_FIELD("top_logprobs", top_logprobs, -1, GENREQ_TOP_LOGPROBS_MAX, GENREQ_TOP_LOGPROBS),
     CUSTOM_FIELD("prompt_logprobs", field_prompt_logprobs),
-    CUSTOM_FIELD("tool_choice", read_tool_choice),
+    CUSTOM_FIELD("tool_choice", tool_choice_read),
     CUSTOM_FIELD("functions", functions_read),
     CUSTOM_FIELD("function_call", functions_read_choice),
     CUSTOM_FIELD("thinking", read_thinking),
@@ -165,13 +116,7 @@ int openai_chat_parse(struct genreq *g, struct bytes body, struct api_error *err
         return api_error_set(err, API_BAD_REQUEST, "messages", "'messages' is missing");
     if (functions_apply(g, err))
         return -1;
-    if ((g->tool_choice_required || g->tool_choice_name.len) && g->tools.len == 0)
-        return api_error_set(err, API_BAD_REQUEST, "tool_choice", "'tool_choice' needs 'tools'");
-    if (g->tool_choice_name.len && g->constraint.kind != CONSTRAINT_NONE)
-        return api_error_set(err, API_BAD_REQUEST, g->constraint.field,
-                             "'%s' and a function that must be called cannot both be given",
-                             g->constraint.field);
-    if (allowed_tools_apply(g, err))
+    if (tool_choice_check(g, err) || allowed_tools_apply(g, err))
         return -1;
     if (field_apply_thinking(g, g->thinking_field, err) || field_apply_verbosity(g, err))
         return -1;

@@ -3,6 +3,7 @@
 #include "gateway/fields/allowed_tools.h"
 #include "gateway/fields/field.h"
 #include "gateway/fields/raw_value.h"
+#include "gateway/fields/tool_choice.h"
 
 /* A request; g first, so that the rows of the other dialects serve here too. Spans are raw values
  * in the body; empty: not given. */
@@ -327,15 +328,10 @@ static int write_echo(struct responses_request *q, struct bytes tools, struct ap
 
 static int check(struct responses_request *q, struct api_error *err) {
     struct genreq *g = &q->g;
-    bool forced = g->tool_choice_required || g->tool_choice_name.len;
     if (!q->input.len)
         return api_error_set(err, API_BAD_REQUEST, "input", "'input' is missing");
-    if (forced && g->tools.len == 0)
-        return api_error_set(err, API_BAD_REQUEST, "tool_choice", "'tool_choice' needs 'tools'");
-    if (g->tool_choice_name.len && g->constraint.kind != CONSTRAINT_NONE)
-        return api_error_set(err, API_BAD_REQUEST, g->constraint.field,
-                             "'%s' and a function that must be called cannot both be given",
-                             g->constraint.field);
+    if (tool_choice_check(g, err))
+        return -1;
     if (g->kept.background && q->no_store)
         return api_error_set(err, API_BAD_REQUEST, "background",
                              "'background' needs 'store': what it makes is read from there");

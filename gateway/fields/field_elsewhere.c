@@ -143,7 +143,7 @@ static const struct field ollama_rows[] = {
     ELSEWHERE("add_special_tokens", "", NULL),
     ELSEWHERE("ignore_eos", "false", NULL),
     ELSEWHERE("return_token_ids", "false", NULL),
-    ELSEWHERE("tool_choice", "\"auto\"", NULL),
+    ELSEWHERE("tool_choice", "\"auto\" \"none\"", NULL), /* of prompts, which have no tools */
     ELSEWHERE("documents", "[]", NULL),
     ELSEWHERE("chat_template", "\"\"", NULL),
     ELSEWHERE("chat_template_kwargs", "{}", "think"),

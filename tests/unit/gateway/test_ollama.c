@@ -78,6 +78,48 @@ TEST(what_samples_may_stand_beside_the_options) {
     }
 }
 
+#define WITH_TOOL(more)                                                                            \
+    CHAT_BODY(",\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]" more)
+
+TEST(a_chat_may_choose_its_tools) {
+    struct genreq g;
+    struct api_error err;
+    static const struct {
+        const char *choice, *name;
+        bool required, tools;
+    } taken[] = {
+        {WITH_TOOL(",\"tool_choice\":\"auto\""), "", false, true},
+        {WITH_TOOL(",\"tool_choice\":\"none\""), "", false, false},
+        {WITH_TOOL(",\"tool_choice\":\"required\""), "", true, true},
+        {WITH_TOOL(",\"tool_choice\":{\"type\":\"function\",\"function\":{\"name\":\"f\"}}"), "f",
+         false, true},
+        {WITH_TOOL(",\"tool_choice\":{\"type\":\"function\",\"name\":\"f\"}"), "f", false, true},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(taken); i++) {
+        EXPECT_EQ(parse(GENREQ_OLLAMA_CHAT, taken[i].choice, &g, &err), 0);
+        EXPECT(bytes_equal(g.tool_choice_name, bytes_str(taken[i].name)));
+        EXPECT(g.tool_choice_required == taken[i].required);
+        EXPECT((g.tools.len > 0) == taken[i].tools);
+        genreq_release(&g);
+    }
+    static const struct {
+        enum genreq_dialect dialect;
+        const char *body, *says;
+    } refused[] = {
+        {GENREQ_OLLAMA_CHAT, CHAT_BODY(",\"tool_choice\":\"required\""), "needs 'tools'"},
+        {GENREQ_OLLAMA_CHAT, WITH_TOOL(",\"tool_choice\":\"any\""), "must be"},
+        {GENREQ_OLLAMA_CHAT, WITH_TOOL(",\"tool_choice\":{\"type\":\"web\",\"name\":\"f\"}"),
+         "must be"},
+        {GENREQ_OLLAMA_GENERATE, PROMPT_BODY(",\"tool_choice\":\"required\""), "not offered"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
+        EXPECT_EQ(parse(refused[i].dialect, refused[i].body, &g, &err), -1);
+        EXPECT_STR(err.param, "tool_choice");
+        EXPECT(strstr(err.text, refused[i].says));
+        genreq_release(&g);
+    }
+}
+
 TEST(a_prompt_is_one_message_unless_it_is_raw) {
     struct genreq g;
     struct api_error err;
