@@ -7,15 +7,19 @@ globalThis.AI_SDK_LOG_WARNINGS = false;
 const [url, modules] = process.argv.slice(2);
 const require = createRequire(modules + "/");
 const { generateObject, generateText, streamObject, streamText, tool } = require("ai");
+const { createAnthropic } = require("@ai-sdk/anthropic");
 const { createOpenAI } = require("@ai-sdk/openai");
+const { createOpenAICompatible } = require("@ai-sdk/openai-compatible");
 const { z } = require("zod");
 
 const openai = createOpenAI({ baseURL: url, apiKey: "none" });
+const anthropic = createAnthropic({ baseURL: url, apiKey: "none" });
+const compatible = createOpenAICompatible({ name: "trireme", baseURL: url, supportsStructuredOutputs: true });
 const name = (await (await fetch(url + "/models")).json()).data[0].id;
 const schema = z.object({ stays: z.boolean(), nights: z.enum(["one", "seven"]) });
 
-// openai(name) speaks to /v1/responses, openai.chat(name) to /v1/chat/completions
-for (const model of [openai(name), openai.chat(name)]) {
+// openai(name) speaks to /v1/responses, anthropic(name) to /v1/messages, the others to /v1/chat/completions
+for (const model of [openai(name), openai.chat(name), compatible(name), anthropic(name)]) {
   const ask = { model, prompt: "Hello!", maxOutputTokens: 120, maxRetries: 0 };
   const { text } = await generateText({ ...ask, temperature: 0 });
   let pieces = "";

@@ -118,3 +118,7 @@ def test_zod():
 
 def test_anthropic_typescript():
     return node("client_anthropic.mjs", "@anthropic-ai/sdk")
+
+
+def test_ollama_javascript():
+    return node("client_ollama.mjs", "ollama-ai-provider-v2")
