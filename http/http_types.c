@@ -9,7 +9,7 @@ const char *http_method_text(enum http_method method) {
     static const char *const texts[HTTP_METHOD_COUNT] = {
         [HTTP_GET] = "GET",     [HTTP_HEAD] = "HEAD",     [HTTP_POST] = "POST",
         [HTTP_PUT] = "PUT",     [HTTP_DELETE] = "DELETE", [HTTP_OPTIONS] = "OPTIONS",
-        [HTTP_PATCH] = "PATCH",
+        [HTTP_PATCH] = "PATCH", [HTTP_QUERY] = "QUERY",
     };
     return texts[method];
 }

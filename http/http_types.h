@@ -17,6 +17,7 @@ enum http_method {
     HTTP_DELETE,
     HTTP_OPTIONS,
     HTTP_PATCH,
+    HTTP_QUERY, /* a GET with a body; no path takes it, so it is answered 405 as the others are */
     HTTP_METHOD_COUNT
 };
 const char *http_method_text(enum http_method method); /* "GET", ... */

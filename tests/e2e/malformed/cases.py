@@ -293,7 +293,7 @@ def value_cases(path, model):
 
 def path_cases(body, key):
     auth = [b"Authorization: Bearer " + key.encode()] if key else []
-    for method in (b"GET", b"PUT", b"DELETE", b"PATCH"):
+    for method in (b"GET", b"PUT", b"DELETE", b"PATCH", b"QUERY"):
         for path in (CHAT, COMPLETIONS):
             kept = method == b"GET" and path == CHAT  # OpenAI lists the chats that it keeps: refused with the reason
             yield Case(f"{method.decode()} {path}", head(method, path.encode(), auth), {501 if kept else 405})

@@ -528,6 +528,7 @@ TEST(errors_are_texts) {
         {"POST", "/api/show", "{\"model\":\"nix\"}", 404, "'nix'"},
         {"POST", "/api/show", "{\"model\":\"fake\",\"name\":\"other\"}", 400, "'name'"},
         {"GET", "/api/chat", NULL, 405, "this path takes POST"},
+        {"QUERY", "/api/chat", "{}", 405, "this path takes POST"},
         {"GET", "/api/nothing", NULL, 404, "nothing at this path"},
         {"POST", "/api/embed", "{}", 400, "'input' is missing"},
         {"POST", "/api/embeddings", "{}", 400, "'prompt' is missing"},
