@@ -1,13 +1,15 @@
-"""What a constraint costs: 64 requests at once, free and under a JSON schema in turn, and the processor time that each role spends for a token.
+"""What a constraint costs: 64 requests at once, free and under a JSON schema in turn: the processor time that each role spends for a token, and
+how many tokens come in a second.
 
     ./dev bench constrained [ROUNDS [MODEL]]
 
-Processor time, so that other work on the machine matters little; the turns are interleaved. `free` is without a constraint, `shared` has
-one schema in all requests, `each` another schema in each.
+Other work on the machine matters little to processor time, but for threads that wait for each other's part of a step; tokens a second want a
+quiet machine. The turns are interleaved. `free` is without a constraint, `shared` has one schema in all requests, `each` another in each.
 """
 import os
 import statistics
 import sys
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests" / "e2e"))
@@ -32,13 +34,16 @@ def requests(kind, round_number):
 
 
 def turn(s, kind, round_number):
-    """{role: microseconds of processor for a token}"""
+    """{role: microseconds of processor for a token}, and tokens a second as "tokens/s"."""
     pids = {role: s.pids(role) for role in ROLES}
     before = {role: sum(map(cpu_seconds, pids[role])) for role in ROLES}
+    begin = time.monotonic()
     results, _ = run_many(s.port, requests(kind, round_number))
+    seconds = time.monotonic() - begin
     for r in results:
         assert r.status == 200 and not r.error and set(r.finish.values()) == {"length"}, (kind, r.status, r.error, r.finish)
-    return {role: (sum(map(cpu_seconds, pids[role])) - before[role]) * 1e6 / (REQUESTS * TOKENS) for role in ROLES}
+    spent = {role: (sum(map(cpu_seconds, pids[role])) - before[role]) * 1e6 / (REQUESTS * TOKENS) for role in ROLES}
+    return {**spent, "tokens/s": REQUESTS * TOKENS / seconds}
 
 
 def main():
@@ -50,10 +55,11 @@ def main():
             for kind in kinds:
                 for role, us in turn(s, kind, n).items():
                     told.setdefault((kind, role), []).append(us)
-    print(f"{'us a token':10}" + "".join(f"{role:>12}" for role in ROLES) + f"{'all':>12}")
+    print(f"{'us a token':10}" + "".join(f"{role:>12}" for role in (*ROLES, "all", "tokens/s")) + "   rounds")
     for kind in kinds:
         row = [statistics.median(told[kind, role]) for role in ROLES]
-        print(f"{kind:10}" + "".join(f"{us:12.1f}" for us in [*row, sum(row)]))
+        speeds = sorted(told[kind, "tokens/s"])
+        print(f"{kind:10}" + "".join(f"{us:12.1f}" for us in [*row, sum(row)]) + f"{statistics.median(speeds):12.0f}   {speeds[0]:.0f} to {speeds[-1]:.0f}")
 
 
 if __name__ == "__main__":
