@@ -304,6 +304,41 @@ uint32_t expr_any_json(struct builder *b) {
 
 /* ---- automata of expressions ---- */
 
+static int add_expr(struct builder *b, struct nfa *n, uint32_t e, uint32_t from, uint32_t to,
+                    uint32_t depth, struct error *err);
+
+/* One copy of the term for each time that it must come, or may. Of those that may come, an earlier one
+ * is followed by all that a later one is; where there is no end, a later one of those that must. */
+static int add_repeated(struct builder *b, struct nfa *n, struct expr x, uint32_t from, uint32_t to,
+                        uint32_t depth, struct error *err) {
+    uint32_t min = x.b, max = x.c == REPEAT_NO_END ? min : x.c, first = 0;
+    int rc = 0;
+    for (uint32_t i = 0; i < max && !rc; i++) {
+        if (i == 0 || (i == min && x.c != REPEAT_NO_END))
+            first = (uint32_t)n->first.count;
+        uint32_t next = nfa_state(n);
+        if (i >= min)
+            nfa_free_edge(n, from, to);
+        rc = add_expr(b, n, x.a, from, next, depth + 1, err);
+        from = next;
+    }
+    if (rc)
+        return rc;
+    if (x.c == REPEAT_NO_END) {
+        uint32_t loop = nfa_state(n);
+        nfa_free_edge(n, from, loop);
+        nfa_free_edge(n, loop, to);
+        rc = add_expr(b, n, x.a, loop, loop, depth + 1, err);
+        if (!rc && min)
+            nfa_copies(n, first, ((uint32_t)n->first.count - first) / (min + 1), min + 1, true);
+        return rc;
+    }
+    nfa_free_edge(n, from, to);
+    if (max > min)
+        nfa_copies(n, first, ((uint32_t)n->first.count - first) / (max - min), max - min, false);
+    return 0;
+}
+
 /* Adds e between two states; depth bounds the recursion, which follows the nesting of groups. */
 static int add_expr(struct builder *b, struct nfa *n, uint32_t e, uint32_t from, uint32_t to,
                     uint32_t depth, struct error *err) {
@@ -342,28 +377,7 @@ static int add_expr(struct builder *b, struct nfa *n, uint32_t e, uint32_t from,
         for (uint32_t i = 0; i < x.b && !rc; i++)
             rc = add_expr(b, n, b->kids.items[x.a + i], from, to, depth + 1, err);
         return rc;
-    case EXPR_REPEAT: {
-        uint32_t min = x.b, max = x.c;
-        for (uint32_t i = 0; i < min && !rc; i++) {
-            uint32_t next = nfa_state(n);
-            rc = add_expr(b, n, x.a, from, next, depth + 1, err);
-            from = next;
-        }
-        if (max == REPEAT_NO_END) {
-            uint32_t loop = nfa_state(n);
-            nfa_free_edge(n, from, loop);
-            nfa_free_edge(n, loop, to);
-            return rc ? rc : add_expr(b, n, x.a, loop, loop, depth + 1, err);
-        }
-        for (uint32_t i = min; i < max && !rc; i++) {
-            uint32_t next = nfa_state(n);
-            nfa_free_edge(n, from, to);
-            rc = add_expr(b, n, x.a, from, next, depth + 1, err);
-            from = next;
-        }
-        nfa_free_edge(n, from, to);
-        return rc;
-    }
+    case EXPR_REPEAT: return add_repeated(b, n, x, from, to, depth, err);
     default: return error_set(err, ERR_UNSUPPORTED, "the pattern holds more than characters");
     }
 }

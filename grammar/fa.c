@@ -9,12 +9,15 @@
 void nfa_release(struct nfa *n) {
     vec_release(&n->first);
     vec_release(&n->labels);
+    vec_release(&n->places);
     vec_release(&n->edges);
+    n->row_count = n->end = 0;
 }
 
 uint32_t nfa_state(struct nfa *n) {
     vec_push(&n->first, FA_NONE);
     vec_push(&n->labels, FA_NONE);
+    vec_push(&n->places, ((struct nfa_place){0}));
     return (uint32_t)n->first.count - 1;
 }
 
@@ -31,6 +34,18 @@ void nfa_edge(struct nfa *n, uint32_t from, uint32_t lo, uint32_t hi, uint32_t t
 
 void nfa_free_edge(struct nfa *n, uint32_t from, uint32_t to) {
     add_edge(n, from, (struct nfa_edge){.lo = 1, .hi = 0, .to = to});
+}
+
+void nfa_copies(struct nfa *n, uint32_t first, uint32_t count, uint32_t times, bool falling) {
+    CHECK((uint64_t)first + (uint64_t)count * times <= n->first.count);
+    for (uint32_t i = 0; i < count; i++) {
+        n->row_count++;
+        for (uint32_t k = 0; k < times; k++) {
+            struct nfa_place *place = &n->places.items[first + k * count + i];
+            if (!place->row)
+                *place = (struct nfa_place){n->row_count, falling ? times - k : k};
+        }
+    }
 }
 
 void dfa_release(struct dfa *d) {
@@ -104,6 +119,7 @@ struct subset_work {
     const struct nfa *n;
     uint32_t *mark; /* [states] the round that has the state */
     uint32_t round;
+    uint64_t *lowest;     /* [rows + 1] the round, and behind it the lowest rank in the set */
     uint32_t *free_first; /* [states + 1] where each one's free edges begin, */
     uint32_t *free_to;    /* which lead there */
     uint32_t *alone;      /* [states] 1 + the subset behind an edge to this one alone, or 0 */
@@ -132,6 +148,25 @@ static void gather_free_edges(struct subset_work *w) {
     w->free_first[n->first.count] = count;
 }
 
+/* Drops the states that accept nothing which another one of their row does not. */
+static void drop_copies(struct subset_work *w) {
+    const struct nfa_place *places = w->n->places.items;
+    size_t kept = 0;
+    if (!w->n->row_count)
+        return;
+    for (size_t i = 0; i < w->set.count; i++) {
+        struct nfa_place p = places[w->set.items[i]];
+        if (p.row && (w->lowest[p.row] >> 32 != w->round || p.rank < (uint32_t)w->lowest[p.row]))
+            w->lowest[p.row] = (uint64_t)w->round << 32 | p.rank;
+    }
+    for (size_t i = 0; i < w->set.count; i++) {
+        struct nfa_place p = places[w->set.items[i]];
+        if (!p.row || p.rank == (uint32_t)w->lowest[p.row])
+            w->set.items[kept++] = w->set.items[i];
+    }
+    w->set.count = kept;
+}
+
 /* Adds what free edges lead to from the states of the set, and sorts it. */
 static void close_set(struct subset_work *w) {
     size_t given = w->set.count;
@@ -156,6 +191,12 @@ static void close_set(struct subset_work *w) {
             vec_push(&w->stack, to);
         }
     }
+    if (w->n->end && w->mark[w->n->end - 1] == w->round) {
+        w->set.items[0] = w->n->end - 1;
+        w->set.count = 1;
+        return;
+    }
+    drop_copies(w);
     sort_words(w->set.items, w->set.count);
 }
 
@@ -227,6 +268,7 @@ int dfa_from_nfa(const struct nfa *n, uint32_t start, struct fa_fuel *fuel, stru
     int rc = 0;
     w.mark = mem_calloc(n->first.count + 1, sizeof *w.mark);
     w.alone = mem_calloc(n->first.count + 1, sizeof *w.alone);
+    w.lowest = mem_calloc(n->row_count + 1, sizeof *w.lowest);
     gather_free_edges(&w);
     *out = (struct dfa){0};
     vec_push(&w.set, start);
@@ -258,6 +300,7 @@ int dfa_from_nfa(const struct nfa *n, uint32_t start, struct fa_fuel *fuel, stru
     interner_release(&t);
     mem_free(w.mark);
     mem_free(w.alone);
+    mem_free(w.lowest);
     mem_free(w.free_first);
     mem_free(w.free_to);
     vec_release(&w.set);

@@ -31,10 +31,19 @@ struct nfa_edge {
     uint32_t lo, hi, to; /* lo > hi: free */
     uint32_t next;       /* of the same state; FA_NONE ends */
 };
+/* A state in copies of one thing: it accepts all that those of a higher rank in its row accept. */
+struct nfa_place {
+    uint32_t row; /* from 1 on; 0: in none */
+    uint32_t rank;
+};
 struct nfa {
     VEC(uint32_t) first;  /* of each state: its last added edge, or FA_NONE */
     VEC(uint32_t) labels; /* of each state: FA_NONE, or accepting with this label */
+    VEC(struct nfa_place) places;
     VEC(struct nfa_edge) edges;
+    uint32_t row_count;
+    uint32_t
+        end; /* 1 + a state behind which nothing else counts: sets that have it are it alone; 0: none */
 };
 /* n is empty then, and may be used again. */
 void nfa_release(struct nfa *n);
@@ -44,6 +53,12 @@ uint32_t nfa_state(struct nfa *n);
 void nfa_edge(struct nfa *n, uint32_t from, uint32_t lo, uint32_t hi, uint32_t to);
 /* Adds an edge that reads nothing. */
 void nfa_free_edge(struct nfa *n, uint32_t from, uint32_t to);
+/* Says that the states [first, first + count * times) are `times` copies of `count` states each, of
+ * which each accepts, with the same labels, all that the same one in the next copy does (falling: in
+ * the copy before). Of such states in one set the determinisation keeps the first alone, so that a
+ * count that may begin at many places, [ab][abc]{1,60}[ab], takes no exponential number of sets.
+ * States that were in such copies already stay in those. */
+void nfa_copies(struct nfa *n, uint32_t first, uint32_t count, uint32_t times, bool falling);
 
 /* ---- deterministic; the start is state 0 ---- */
 
