@@ -382,11 +382,15 @@ static int add_expr(struct builder *b, struct nfa *n, uint32_t e, uint32_t from,
     }
 }
 
-int expr_to_dfa(struct builder *b, uint32_t expr, struct dfa *out, struct error *err) {
+int expr_to_dfa(struct builder *b, uint32_t expr, bool found, struct dfa *out, struct error *err) {
     struct nfa n = {0};
     *out = (struct dfa){0};
     uint32_t from = nfa_state(&n), to = nfa_state(&n);
     n.labels.items[to] = 0;
+    if (found) {
+        nfa_edge(&n, to, 0, 0x10ffff, to);
+        n.end = 1 + to;
+    }
     int rc = add_expr(b, &n, expr, from, to, 0, err);
     if (!rc)
         rc = dfa_from_nfa(&n, from, &b->fuel, out, err);

@@ -154,8 +154,9 @@ uint32_t builder_rule(struct builder *b);
 void builder_set_rule(struct builder *b, uint32_t rule, uint32_t expr);
 
 /* The dfa over code points of an expression of EMPTY, NEVER, BYTES (UTF-8), CHARS, CONCAT, ALT,
- * REPEAT and DFA; anything else fails. */
-MUST_CHECK int expr_to_dfa(struct builder *b, uint32_t expr, struct dfa *out, struct error *err);
+ * REPEAT and DFA; anything else fails. found: of all texts that begin with one of its texts. */
+MUST_CHECK int expr_to_dfa(struct builder *b, uint32_t expr, bool found, struct dfa *out,
+                           struct error *err);
 /* The dfa over code points of some texts (UTF-8): accepts texts[i] with label i, of equal ones the
  * first; unless `told_apart` all of them with label 0, which makes it smaller. */
 MUST_CHECK int dfa_of_texts(struct builder *b, const struct bytes *texts, size_t count,

@@ -3,14 +3,13 @@
  * written) as automata over code points.
  *
  * Supported: alternatives, groups of all kinds, classes, \d \w \s \D \W \S, \p{...} of general
- * categories and of ASCII, escapes, quantifiers (lazy ones are the same language), ^ and $
- * anywhere, lookaheads and lookbehinds outside of groups; Python's (?i) (of ASCII letters), (?s)
- * and (?u) in front of all.
- * Refused by name: backreferences, \b, \B, lookarounds inside groups, and a lookbehind behind a
- * lookahead that does not stand at the text's beginning.
+ * categories and of ASCII, escapes, quantifiers (lazy ones are the same language), ^ $ \b \B
+ * (words are of ASCII), lookaheads and lookbehinds anywhere, within each other, too; the flags i (of
+ * ASCII letters), s and u, for the rest of a group, (?i), or for one of their own, (?i:...) and
+ * (?s-i:...). Refused by name: backreferences and other flags.
  *
- * ^ and $ are read as two characters that stand in front of and behind every text; at the end of
- * the construction they are taken away.
+ * What a pattern says of a place (^, \b, a lookaround) is read as a character of its own; at the end
+ * of the construction these are checked and taken out (regex_marks.c).
  */
 #ifndef GRAMMAR_REGEX_H
 #define GRAMMAR_REGEX_H
@@ -22,5 +21,4 @@
  * formed, with the byte where; ERR_UNSUPPORTED; ERR_LIMIT. */
 MUST_CHECK int regex_to_dfa(struct builder *b, struct bytes pattern, bool whole, struct dfa *out,
                             struct error *err);
-
 #endif

@@ -6,7 +6,27 @@
 
 #include "grammar/regex.h"
 
-enum { BEGIN = 0x110000, END = 0x110001, CODE_MAX = 0x10ffff, REPEAT_MAX = 100000 };
+enum { CODE_MAX = 0x10ffff, REPEAT_MAX = 100000 };
+
+/*
+ * Marks: what a pattern says of a place in a text, as symbols of their own. A pattern is read as the
+ * marked texts that it matches; a text is one of the pattern's where some marks of it hold.
+ */
+enum {
+    MARK_BEGIN = 0x110000, /* nothing stands in front */
+    MARK_END,              /* nothing stands behind */
+    MARK_BOUNDARY,         /* a character of a word on one side alone */
+    MARK_WITHIN,           /* on both, or on neither */
+    MARK_PLACE,            /* where a lookaround stands, in the texts that it is found in */
+    MARK_LOOK,             /* + the number of a lookaround, which holds here */
+    MARK_MAX = MARK_LOOK + 0xffff,
+};
+
+struct look {
+    uint32_t expr;  /* what comes, or came, with marks */
+    uint32_t scope; /* the lookaround that it stands in; FA_NONE: in none */
+    bool behind, negative;
+};
 
 struct reader {
     struct builder *b;
@@ -14,11 +34,8 @@ struct reader {
     uint32_t depth;
     bool fold;    /* letters stand for both cases */
     bool dot_all; /* '.' is also a line end */
-    /* What stands in front of and behind a sequence outside of groups; lookarounds see as far as it. */
-    uint32_t head, tail;
-    bool sees_before, sees_after; /* head (tail) is all that stands there */
-    bool pinned;                  /* in front of a sequence stands the text's beginning alone */
-    uint32_t lookarounds;         /* that are open */
+    VEC(struct look) looks;
+    uint32_t scope; /* the lookaround that is being read; FA_NONE: none */
     struct error *err;
     int rc;
 };
@@ -41,5 +58,12 @@ uint32_t regex_escaped(struct reader *r);
 bool regex_add_property(struct reader *r, code_range_vec *v, bool outside);
 /* The expression of [...], behind its bracket. */
 uint32_t regex_class(struct reader *r);
+
+/* Any text, without marks. */
+uint32_t regex_anything(struct builder *b);
+/* The dfa over code points (and MARK_PLACE) of the marked texts of an expression whose marks hold;
+ * found: of all that begins with one of these. scope: the lookaround that it stands in. */
+MUST_CHECK int regex_resolve(struct reader *r, uint32_t expr, bool found, uint32_t scope,
+                             struct dfa *out);
 
 #endif

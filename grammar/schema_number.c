@@ -149,7 +149,7 @@ static bool gather_range(struct schema *s, const conjunction *c, struct range *r
 /* Of the numbers in have those that are written plainly, if there are any. */
 static int keep_plain(struct schema *s, bool whole, struct dfa *have, struct error *err) {
     struct dfa plain, both;
-    int rc = expr_to_dfa(s->b, expr_number(s->b, whole), &plain, err);
+    int rc = expr_to_dfa(s->b, expr_number(s->b, whole), false, &plain, err);
     if (rc)
         return rc;
     rc = dfa_and(have, &plain, &s->b->fuel, &both, err);
