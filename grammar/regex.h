@@ -21,4 +21,10 @@
  * formed, with the byte where; ERR_UNSUPPORTED; ERR_LIMIT. */
 MUST_CHECK int regex_to_dfa(struct builder *b, struct bytes pattern, bool whole, struct dfa *out,
                             struct error *err);
+/* The same, where the texts are also bounded by their length. *longest: how long the caller lets them be
+ * (REPEAT_NO_END: any length), and then how long they may be, at most that: the dfa alone may accept
+ * longer ones. So ^.{1,2048}$ takes two states. */
+MUST_CHECK int regex_to_counted(struct builder *b, struct bytes pattern, bool whole,
+                                uint32_t *longest, struct dfa *out, struct error *err);
+
 #endif

@@ -35,7 +35,8 @@ struct reader {
     bool fold;    /* letters stand for both cases */
     bool dot_all; /* '.' is also a line end */
     VEC(struct look) looks;
-    uint32_t scope; /* the lookaround that is being read; FA_NONE: none */
+    uint32_t scope;   /* the lookaround that is being read; FA_NONE: none */
+    uint32_t longest; /* no text is longer; REPEAT_NO_END: not known */
     struct error *err;
     int rc;
 };

@@ -206,12 +206,13 @@ bool schema_format_known(struct schema *s, uint32_t format) {
     return find_format(s, format) < ARRAY_LEN(FORMATS);
 }
 
-/* not (which schema_negate made): all strings that are none of the pattern's. */
+/* not (which schema_negate made): all strings that are none of the pattern's. *longest (NULL: see to it
+ * here): as regex_to_counted. */
 static bool add_pattern(struct schema *s, const char *keyword, struct bytes pattern, bool whole,
-                        bool not, struct dfa *have, bool *any) {
+                        bool not, uint32_t *longest, struct dfa *have, bool *any) {
     struct dfa d;
     struct error err;
-    int rc = regex_to_dfa(s->b, pattern, whole, &d, &err);
+    int rc = regex_to_counted(s->b, pattern, whole, longest, &d, &err);
     if (rc) {
         schema_fail(s, rc, "keyword \"%s\": %s", keyword, err.text);
         return false;
@@ -265,20 +266,23 @@ static bool add_content(struct schema *s, uint32_t node, struct dfa *have, bool 
         return false;
     }
     if (base64)
-        return add_pattern(s, "contentEncoding", bytes_str(BASE64), true, false, have, any);
+        return add_pattern(s, "contentEncoding", bytes_str(BASE64), true, false, NULL, have, any);
     if (json && !encoding)
-        return add_pattern(s, "contentMediaType", bytes_str(JSON_TEXT), true, false, have, any);
+        return add_pattern(s, "contentMediaType", bytes_str(JSON_TEXT), true, false, NULL, have,
+                           any);
     return true;
 }
 
-static bool add_member(struct schema *s, uint32_t node, struct dfa *have, bool *any) {
+/* *max: how long the strings may be, which the caller sees to. */
+static bool add_member(struct schema *s, uint32_t node, uint32_t *max, struct dfa *have,
+                       bool *any) {
     uint32_t pattern = tree_get(&s->t, node, "pattern");
     uint32_t other = tree_get(&s->t, node, KEY_NOT_PATTERN);
     bool ok = true;
     if (pattern && tree_kind(&s->t, pattern) == TREE_STRING)
-        ok = add_pattern(s, "pattern", tree_text(&s->t, pattern), false, false, have, any);
+        ok = add_pattern(s, "pattern", tree_text(&s->t, pattern), false, false, max, have, any);
     if (other)
-        ok = ok && add_pattern(s, "pattern", tree_text(&s->t, other), false, true, have, any);
+        ok = ok && add_pattern(s, "pattern", tree_text(&s->t, other), false, true, NULL, have, any);
     if (!s->annotates)
         ok = ok && add_format(s, tree_get(&s->t, node, "format"), false, have, any) &&
              add_content(s, node, have, any);
@@ -318,10 +322,10 @@ bool string_dfa(struct schema *s, const conjunction *c, struct dfa *out, bool *a
     uint32_t min, max;
     *any = true;
     *out = (struct dfa){0};
-    for (size_t i = 0; i < c->count; i++)
-        if (!add_member(s, c->items[i].node, out, any))
-            return false;
     length_bounds(s, c, &min, &max);
+    for (size_t i = 0; i < c->count; i++)
+        if (!add_member(s, c->items[i].node, &max, out, any))
+            return false;
     return join_lengths(s, min, max, out, any);
 }
 
@@ -367,7 +371,7 @@ uint32_t leaf_string(struct schema *s, const conjunction *c) {
     if (min > max)
         return expr_never(s->b);
     for (size_t i = 0; i < c->count; i++)
-        if (!add_member(s, c->items[i].node, &d, &any))
+        if (!add_member(s, c->items[i].node, &max, &d, &any))
             return expr_never(s->b);
     bool bare = schema_is_bare(s, c);
     if (any && !bare && !(s->form && s->form->stop_count))

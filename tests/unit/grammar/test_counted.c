@@ -173,3 +173,49 @@ TEST(a_length_beside_a_pattern_costs_no_states) {
         program_release(&p);
     }
 }
+
+static bool takes_length(const struct program *p, uint32_t length) {
+    struct buf text = {0};
+    buf_add_byte(&text, '"');
+    for (uint32_t k = 0; k < length; k++)
+        buf_add_byte(&text, 'x');
+    buf_add_byte(&text, '"');
+    bool fits = accepts(p, buf_bytes(&text));
+    buf_release(&text);
+    return fits;
+}
+
+TEST(a_count_that_is_the_length_costs_no_states) {
+    static const struct {
+        const char *rest; /* of the schema */
+        uint32_t shortest, longest;
+    } ROWS[] = {
+        {"\"pattern\":\"^.{3,65535}$\",\"maxLength\":65535", 3, 65535},
+        {"\"pattern\":\"^.{3,65535}$\",\"maxLength\":60000", 3, 60000},
+        {"\"pattern\":\"^.{0,2500}$\"", 0, 2500},
+        {"\"pattern\":\"^xx.{16,2044}$\"", 18, 2046},
+        {"\"pattern\":\"^(?:xx|xy)[^y]{1,2044}x{3}$\",\"minLength\":20", 20, 2049},
+        {"\"pattern\":\"^xx?.{1,200}$\"", 2, 202},
+        {"\"pattern\":\"^x{1,100}y?x{2,70}$\"", 3, 170},
+        {"\"pattern\":\"^(?:.{1,90}|y)$\"", 1, 90},
+        {"\"pattern\":\"^.{1,90}$|y\",\"maxLength\":100", 1, 90},
+        {"\"pattern\":\"^.{1,90}(?=$)$\"", 1, 90},
+        {"\"pattern\":\"^.{1,90}\\\\b$\"", 1, 90},
+        {"\"pattern\":\"^.{1,3000}$\",\"not\":{\"pattern\":\"^.{0,70}$\"}", 71, 3000},
+        {"\"allOf\":[{\"pattern\":\"^.{2,900}$\"},{\"pattern\":\"^.{1,800}$\"}]", 2, 800},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        struct program p;
+        struct error err;
+        struct buf schema = {0};
+        buf_addf(&schema, "{\"type\":\"string\",%s}", ROWS[i].rest);
+        if (compile_text(GRAMMAR_JSON_SCHEMA, &schema, &p, &err))
+            check_fail(__FILE__, __LINE__, "%s: %s", ROWS[i].rest, err.text);
+        else if (!takes_length(&p, ROWS[i].shortest) || !takes_length(&p, ROWS[i].longest) ||
+                 takes_length(&p, ROWS[i].longest + 1) ||
+                 (ROWS[i].shortest && takes_length(&p, ROWS[i].shortest - 1)))
+            check_fail(__FILE__, __LINE__, "%s: not from %u to %u", ROWS[i].rest, ROWS[i].shortest,
+                       ROWS[i].longest);
+        program_release(&p);
+    }
+}
