@@ -140,23 +140,34 @@ int field_response_format(struct field_reader *r, enum json_event first) {
                          r->name);
 }
 
+/* What vLLM's object has beside the constraint, and would change the text: taken where it is off. */
+static int refuse_on(struct field_reader *r, struct bytes value, const char *member) {
+    if (!value.len || bytes_equal(value, bytes_str("false")))
+        return 0;
+    return api_error_set(r->err, API_UNSUPPORTED, r->name,
+                         "'%s.%s' is not offered by this server; leave it out", r->name, member);
+}
+
 /* vLLM's object of one of these. */
 static int read_structured(struct field_reader *r, enum json_event first) {
     static int (*const READ[])(struct field_reader *, enum json_event) = {
         read_schema, read_regex, read_choice, read_gbnf, read_object_flag, field_structural_tag};
-    struct bytes values[ARRAY_LEN(READ)] = {{0}}, white_space = {0};
+    struct bytes values[ARRAY_LEN(READ)] = {{0}}, white_space = {0}, compact = {0}, closed = {0};
     const struct json_wanted members[] = {{"json", &values[0]},
                                           {"regex", &values[1]},
                                           {"choice", &values[2]},
                                           {"grammar", &values[3]},
                                           {"json_object", &values[4]},
                                           {"structural_tag", &values[5]},
-                                          {"whitespace_pattern", &white_space}};
+                                          {"whitespace_pattern", &white_space},
+                                          {"disable_any_whitespace", &compact},
+                                          {"disable_additional_properties", &closed}};
     if (field_members(r, first, members, ARRAY_LEN(members), NULL))
         return -1;
-    if (white_space.len)
-        return api_error_set(r->err, API_UNSUPPORTED, r->name,
-                             "'%s.whitespace_pattern' is not offered by this server", r->name);
+    if (refuse_on(r, white_space, "whitespace_pattern") ||
+        refuse_on(r, compact, "disable_any_whitespace") ||
+        refuse_on(r, closed, "disable_additional_properties"))
+        return -1;
     for (size_t i = 0; i < ARRAY_LEN(READ); i++)
         if (values[i].len && field_of_span(r, values[i], r->name, READ[i]))
             return -1;
