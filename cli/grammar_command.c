@@ -109,6 +109,16 @@ static int read_question(struct bytes line, struct question *q, struct error *er
     return rc;
 }
 
+/* In pieces: tables are made anew between two of them, so a text may be of any length. */
+static bool fits(struct matcher *m, struct bytes text) {
+    enum { PIECE = 4096 };
+    bool on = true;
+    matcher_reset(m);
+    for (size_t at = 0; at < text.len && on; at += PIECE)
+        on = matcher_bytes(m, bytes_of(text.data + at, MIN(text.len - at, (size_t)PIECE)));
+    return on && matcher_may_end(m);
+}
+
 static void write_accepts(struct json_writer *w, const struct question *q,
                           const struct program *program) {
     struct grammar_run *run = grammar_run_new(program, NULL);
@@ -116,9 +126,7 @@ static void write_accepts(struct json_writer *w, const struct question *q,
     json_key(w, "accepts");
     json_begin_array(w);
     for (size_t i = 0, from = 0; i < q->ends.count; from = q->ends.items[i++]) {
-        matcher_reset(m);
-        bool fits = matcher_bytes(m, bytes_of(buf_text(&q->texts) + from, q->ends.items[i] - from));
-        json_bool(w, fits && matcher_may_end(m));
+        json_bool(w, fits(m, bytes_of(buf_text(&q->texts) + from, q->ends.items[i] - from)));
     }
     json_end_array(w);
     matcher_free(&m);

@@ -160,6 +160,23 @@ TEST(grammar_tells_which_texts_fit) {
     EXPECT(!strncmp(buf_text(&out), "{\"ok\":false,\"error\":\"", 21));
 }
 
+/* One string, so long that the tables of what was met have to be made anew within it. */
+TEST(grammar_reads_long_texts) {
+    enum { LONGEST = 150000 };
+    struct buf line = {0};
+    buf_addf(&line, "{\"schema\":{\"type\":\"string\",\"maxLength\":%d},\"texts\":[", LONGEST);
+    for (int more = 0; more < 2; more++) {
+        buf_add_str(&line, more ? ",\"\\\"" : "\"\\\"");
+        for (int i = 0; i < LONGEST + more; i++)
+            buf_add_byte(&line, 'x');
+        buf_add_str(&line, "\\\"\"");
+    }
+    buf_add_str(&line, "]}\n");
+    EXPECT_EQ(RUN(buf_text(&line), "grammar"), 0);
+    EXPECT(!strcmp(buf_text(&out), "{\"ok\":true,\"accepts\":[true,false]}\n"));
+    buf_release(&line);
+}
+
 /* Line by line, but for what is said of the machine. */
 TEST(info_tells_what_a_model_is) {
     static const char *const TEXT =
