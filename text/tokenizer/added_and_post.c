@@ -9,8 +9,10 @@
 static int add_normalized(struct tokenizer *t, struct bytes content, struct added_token token,
                           struct error *err) {
     struct buf a = {0}, b = {0};
-    struct bytes text = normalizer_apply(&t->normalizer, content, &a, &b);
+    struct regex_run run = {0};
+    struct bytes text = normalizer_apply(&t->normalizer, content, &run, &a, &b);
     int rc = text.data ? added_add(&t->added_normalized, text, token, err) : 0;
+    regex_run_release(&run);
     buf_release(&a);
     buf_release(&b);
     return rc;

@@ -1,14 +1,11 @@
 #include "text/tokenizer/decoder_chain.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include "base/utf8.h"
 #include "text/tokenizer/detokenize.h"
-#include "text/tokenizer/regex_text.h"
+#include "text/tokenizer/regex_run.h"
 #include "text/unicode.h"
 
-enum { DEPTH_MAX = 8, STEPS_MAX = 32, COUNT_MAX = 1 << 20, REPLACE_MATCH_LIMIT = 1000 * 1000 };
+enum { DEPTH_MAX = 8, STEPS_MAX = 32, COUNT_MAX = 1 << 20 };
 
 /* ---- loading ---- */
 
@@ -38,7 +35,7 @@ static int load_replace(struct decoder_step *s, struct json_value json, struct e
     set_text(&s->b, &s->b_len, json_get(json, "content"), "");
     if (regex.kind == JSON_IS_STRING) {
         s->kind = DECODER_STEP_REPLACE_REGEX;
-        return regex_compile(json_text(regex), &s->code, err);
+        return regex_compile(json_text(regex), &s->regex, err);
     }
     if (literal.kind != JSON_IS_STRING || !literal.count)
         return error_set(err, ERR_INVALID, "decoder Replace without a pattern");
@@ -121,7 +118,7 @@ void decoder_chain_release(struct decoder_chain *c) {
     for (size_t i = 0; i < c->steps.count; i++) {
         mem_free(c->steps.items[i].a);
         mem_free(c->steps.items[i].b);
-        pcre2_code_free(c->steps.items[i].code);
+        regex_release(&c->steps.items[i].regex);
     }
     vec_release(&c->steps);
 }
@@ -155,16 +152,12 @@ static void release(struct text_list *l) {
 
 /* ---- steps on one token ---- */
 
+/* From where the text is too hard for the pattern on, it stays as it is. */
 static void add_regex_replaced(const struct decoder_step *s, struct bytes text, struct buf *out) {
-    pcre2_match_data *match = pcre2_match_data_create(1, NULL);
-    pcre2_match_context *context = pcre2_match_context_create(NULL);
-    size_t done = 0, at = 0;
-    CHECK(match && context);
-    pcre2_set_match_limit(context, REPLACE_MATCH_LIMIT);
-    while (at <= text.len &&
-           pcre2_match(s->code, text.data, text.len, at, PCRE2_NO_UTF_CHECK, match, context) > 0) {
-        PCRE2_SIZE *offsets = pcre2_get_ovector_pointer(match);
-        size_t begin = offsets[0], end = MAX(offsets[1], offsets[0]);
+    struct regex_run run = {0};
+    size_t done = 0, at = 0, begin, end;
+    regex_run_allow(&run, text.len + 1);
+    while (at <= text.len && regex_run_find(&run, &s->regex, text, at, &begin, &end, NULL) > 0) {
         uint32_t cp;
         if (begin == end && begin == done && done) { /* right behind a match: no match */
             if (at == text.len)
@@ -182,8 +175,7 @@ static void add_regex_replaced(const struct decoder_step *s, struct bytes text, 
         at += unicode_next(text.data + at, &cp);
     }
     buf_add(out, text.data + done, text.len - done);
-    pcre2_match_data_free(match);
-    pcre2_match_context_free(context);
+    regex_run_release(&run);
 }
 
 static struct bytes strip(const struct decoder_step *s, struct bytes t) {

@@ -12,6 +12,7 @@
 
 #include "base/vec.h"
 #include "formats/json_tree.h"
+#include "text/tokenizer/regex_text.h"
 
 enum decoder_step_kind {
     DECODER_STEP_BYTE_LEVEL,
@@ -26,7 +27,6 @@ enum decoder_step_kind {
     DECODER_STEP_CTC,
 };
 
-struct pcre2_real_code_8;
 struct decoder_step {
     enum decoder_step_kind kind;
     char *a, *b; /* owned: pattern and content, suffix, prefix, pad and delimiter, ... */
@@ -34,7 +34,7 @@ struct decoder_step {
     uint32_t start, stop; /* STRIP */
     /* METASPACE: the first token loses it; WORDPIECE, CTC: cleanup */
     bool flag;
-    struct pcre2_real_code_8 *code; /* REPLACE_REGEX; owned */
+    struct regex regex; /* REPLACE_REGEX; owned */
 };
 
 struct decoder_chain {

@@ -159,3 +159,19 @@ bool known_split_json(struct bytes name, struct buf *out, struct known_split *mo
     buf_add_str(out, "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":false}]}");
     return true;
 }
+
+const char *known_split_pattern(size_t idx) {
+    for (size_t row = 0; row < ARRAY_LEN(ROWS); row++)
+        for (size_t i = 0; i < PATTERNS_MAX && ROWS[row].patterns[i]; i++)
+            if (!idx--)
+                return ROWS[row].patterns[i];
+    return NULL;
+}
+
+bool known_split_has(struct bytes pattern) {
+    const char *known;
+    for (size_t i = 0; (known = known_split_pattern(i)); i++)
+        if (bytes_equal(pattern, bytes_str(known)))
+            return true;
+    return false;
+}

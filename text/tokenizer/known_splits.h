@@ -23,5 +23,10 @@ struct known_split {
 /* Appends the "pre_tokenizer" value of tokenizer.json for this name; false (nothing appended) for
  * an unknown one. more may be NULL. */
 bool known_split_json(struct bytes name, struct buf *out, struct known_split *more);
+/* Whether a row has this very pattern: it takes time that grows with the text alone, or PCRE2's limit
+ * for one match ends it. */
+bool known_split_has(struct bytes pattern);
+/* The idx-th pattern of all rows, for tests; NULL behind the last. */
+const char *known_split_pattern(size_t idx);
 
 #endif

@@ -3,9 +3,6 @@
 #include <stdlib.h>
 #include <utf8proc.h>
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include "base/utf8.h"
 #include "text/tokenizer/nfc.h"
 #include "text/tokenizer/spm_normalize.h"
@@ -221,21 +218,13 @@ static bool nmt(struct bytes s, struct buf *out) {
     return true;
 }
 
-enum { MATCH_LIMIT = 10 * 1000 * 1000 };
-
-/* False also when the pattern reaches its match limit. */
-static bool replace_regex(const struct normalizer_step *step, struct bytes s, struct buf *out,
-                          struct normalizer_edits *edits) {
-    pcre2_match_data *match = pcre2_match_data_create(1, NULL);
-    pcre2_match_context *context = pcre2_match_context_create(NULL);
-    size_t done = 0, at = 0;
+/* False also when the text is too hard for the pattern. */
+static bool replace_regex(const struct normalizer_step *step, struct bytes s, struct regex_run *run,
+                          struct buf *out, struct normalizer_edits *edits) {
+    size_t done = 0, at = 0, begin, end;
     int rc = 0;
-    CHECK(match && context);
-    pcre2_set_match_limit(context, MATCH_LIMIT);
-    while (at <= s.len && (rc = pcre2_match(step->code, s.data, s.len, at, PCRE2_NO_UTF_CHECK,
-                                            match, context)) > 0) {
-        PCRE2_SIZE *offsets = pcre2_get_ovector_pointer(match);
-        size_t begin = offsets[0], end = MAX(offsets[1], offsets[0]);
+    regex_run_allow(run, s.len);
+    while (at <= s.len && (rc = regex_run_find(run, &step->regex, s, at, &begin, &end, NULL)) > 0) {
         uint32_t cp;
         if (begin == end && begin == done && done) { /* right behind a match: no match */
             if (at == s.len)
@@ -255,9 +244,7 @@ static bool replace_regex(const struct normalizer_step *step, struct bytes s, st
         at += unicode_next(s.data + at, &cp);
     }
     buf_add(out, s.data + done, s.len - done);
-    pcre2_match_data_free(match);
-    pcre2_match_context_free(context);
-    return rc >= 0 || rc == PCRE2_ERROR_NOMATCH;
+    return rc >= 0;
 }
 
 static bool replace(const struct normalizer_step *step, struct bytes s, struct buf *out,
@@ -294,8 +281,8 @@ struct bytes normalizer_strip(const struct normalizer_step *step, struct bytes s
 
 /* ---- applying ---- */
 
-bool normalizer_apply_step(const struct normalizer_step *step, struct bytes s, struct buf *out,
-                           struct normalizer_edits *edits) {
+bool normalizer_apply_step(const struct normalizer_step *step, struct bytes s,
+                           struct regex_run *run, struct buf *out, struct normalizer_edits *edits) {
     switch (step->kind) {
     case NORMALIZE_NFC: return compose_nfc(s, out);
     case NORMALIZE_NFD: return compose(s, UTF8PROC_DECOMPOSE, out);
@@ -304,7 +291,7 @@ bool normalizer_apply_step(const struct normalizer_step *step, struct bytes s, s
     case NORMALIZE_LOWERCASE: return lower(s, out);
     case NORMALIZE_STRIP_ACCENTS: return leave_out(s, UNICODE_M, out);
     case NORMALIZE_STRIP_NONSPACING: return leave_out(s, 1 << UNICODE_MN, out);
-    case NORMALIZE_REPLACE_REGEX: return replace_regex(step, s, out, edits);
+    case NORMALIZE_REPLACE_REGEX: return replace_regex(step, s, run, out, edits);
     case NORMALIZE_BERT_CLEAN: return bert_clean(s, out);
     case NORMALIZE_BERT_CHINESE: return bert_chinese(s, out);
     case NORMALIZE_NMT: return nmt(s, out);
@@ -340,9 +327,9 @@ bool normalizer_is_identity(const struct normalizer_step *step, struct bytes s) 
     }
 }
 
-struct bytes normalizer_apply(const struct normalizer *n, struct bytes text, struct buf *a,
-                              struct buf *b) {
-    CHECK(a != b && n->step_count <= NORMALIZER_STEPS_MAX);
+struct bytes normalizer_apply(const struct normalizer *n, struct bytes text, struct regex_run *run,
+                              struct buf *a, struct buf *b) {
+    CHECK(run && a != b && n->step_count <= NORMALIZER_STEPS_MAX);
     const size_t given = text.len;
     struct buf *out = a;
     for (size_t i = 0; i < n->step_count && text.len; i++) {
@@ -356,7 +343,8 @@ struct bytes normalizer_apply(const struct normalizer *n, struct bytes text, str
         buf_reset(out);
         out->limit = normalizer_most_bytes(given);
         buf_reserve(out, MIN(text.len + text.len / 4, out->limit));
-        if (!normalizer_apply_step(step, text, out, NULL) || out->failed || out->len > out->limit)
+        if (!normalizer_apply_step(step, text, run, out, NULL) || out->failed ||
+            out->len > out->limit)
             return bytes_of(NULL, 0);
         text = bytes_of(buf_text(out), out->len);
         out = out == a ? b : a;

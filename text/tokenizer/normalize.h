@@ -12,6 +12,7 @@
 #include "formats/json_tree.h"
 #include "text/tokenizer/charsmap.h"
 #include "text/tokenizer/offsets.h"
+#include "text/tokenizer/regex_run.h"
 
 enum { NORMALIZER_STEPS_MAX = 16 };
 
@@ -35,16 +36,15 @@ enum normalizer_kind {
     NORMALIZE_SENTENCEPIECE,    /* all that SentencePiece does */
 };
 
-struct pcre2_real_code_8;
 struct spm_normalizer;
 struct normalizer_step {
     enum normalizer_kind kind;
     char *pattern, *content; /* owned; PREPEND: content, REPLACE: both */
     size_t pattern_len, content_len;
-    bool left, right;               /* STRIP */
-    struct pcre2_real_code_8 *code; /* REPLACE_REGEX; owned */
-    struct charsmap charsmap;       /* CHARSMAP */
-    struct spm_normalizer *spm;     /* SENTENCEPIECE; owned */
+    bool left, right;           /* STRIP */
+    struct regex regex;         /* REPLACE_REGEX; owned */
+    struct charsmap charsmap;   /* CHARSMAP */
+    struct spm_normalizer *spm; /* SENTENCEPIECE; owned */
 };
 
 struct normalizer {
@@ -57,13 +57,15 @@ MUST_CHECK int normalizer_load(struct normalizer *n, struct json_value json, str
 /* Gives back all memory; n has no steps then. */
 void normalizer_release(struct normalizer *n);
 /* Returns the normalized text: the text itself when nothing changes, else a view into *a or *b
- * (both overwritten). Valid UTF-8 fails for lack of memory, by a pattern at its match limit, and where
- * a step makes more of it than normalizer_most_bytes: then the view's data is NULL. */
-struct bytes normalizer_apply(const struct normalizer *n, struct bytes text, struct buf *a,
-                              struct buf *b);
+ * (both overwritten). Valid UTF-8 fails for lack of memory, where it is too hard for a pattern
+ * (run->refused: see regex_run.h; each step allows those of what it gets), and where a step makes
+ * more of it than normalizer_most_bytes: then the view's data is NULL. */
+struct bytes normalizer_apply(const struct normalizer *n, struct bytes text, struct regex_run *run,
+                              struct buf *a, struct buf *b);
 /* The same; *map, of text, becomes the one of what is returned. */
 struct bytes normalizer_apply_mapped(const struct normalizer *n, struct bytes text,
-                                     struct offset_map *map, struct buf *a, struct buf *b);
+                                     struct regex_run *run, struct offset_map *map, struct buf *a,
+                                     struct buf *b);
 
 /* ---- for normalize_offsets.c ---- */
 
@@ -75,9 +77,9 @@ struct normalizer_edits {
     VEC(struct normalizer_edit) list;
 };
 /* Appends s as the step makes it; not for STRIP. Edits of a Replace are noted unless edits is NULL.
- * False: out of memory, or a pattern at its match limit. */
-bool normalizer_apply_step(const struct normalizer_step *step, struct bytes s, struct buf *out,
-                           struct normalizer_edits *edits);
+ * False: out of memory, or too hard for a pattern. */
+bool normalizer_apply_step(const struct normalizer_step *step, struct bytes s,
+                           struct regex_run *run, struct buf *out, struct normalizer_edits *edits);
 /* So much steps may make of a text of len bytes: half as much again as NFKC and the byte alphabet
  * together, which make most of all that models use. One step after the other could make a thousand
  * times as much of each letter. */

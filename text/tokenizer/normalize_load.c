@@ -3,18 +3,14 @@
  */
 #include "text/tokenizer/normalize.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include "text/tokenizer/nfc.h"
-#include "text/tokenizer/regex_text.h"
 #include "text/tokenizer/spm_normalize.h"
 
 void normalizer_release(struct normalizer *n) {
     for (size_t i = 0; i < n->step_count; i++) {
         mem_free(n->steps[i].pattern);
         mem_free(n->steps[i].content);
-        pcre2_code_free(n->steps[i].code);
+        regex_release(&n->steps[i].regex);
         charsmap_release(&n->steps[i].charsmap);
         if (n->steps[i].spm)
             spm_normalizer_release(n->steps[i].spm);
@@ -26,7 +22,7 @@ void normalizer_release(struct normalizer *n) {
 static int add_step(struct normalizer *n, struct normalizer_step step, struct bytes pattern,
                     struct bytes content, struct error *err) {
     if (n->step_count == NORMALIZER_STEPS_MAX) {
-        pcre2_code_free(step.code);
+        regex_release(&step.regex);
         charsmap_release(&step.charsmap);
         return error_set(err, ERR_LIMIT, "more than %d normalizers", NORMALIZER_STEPS_MAX);
     }
@@ -53,7 +49,7 @@ static int load_replace(struct normalizer *n, struct json_value json, struct err
     if (bytes_equal(json_text(regex), bytes_str(" ")))
         return add_step(n, (struct normalizer_step){.kind = NORMALIZE_REPLACE}, json_text(regex),
                         content, err);
-    int rc = regex_compile(json_text(regex), &step.code, err);
+    int rc = regex_compile(json_text(regex), &step.regex, err);
     return rc ? rc : add_step(n, step, none, content, err);
 }
 

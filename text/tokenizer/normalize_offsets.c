@@ -19,14 +19,15 @@ static void add(struct offset_changes *to, size_t len, int32_t more) {
 /* What each character becomes by itself; one that becomes nothing goes to the one before it.
  * Returns the bytes that are gone in front of all. */
 static size_t change_characters(const struct normalizer_step *step, struct bytes s,
-                                struct offset_changes *to) {
+                                struct regex_run *run, struct offset_changes *to) {
     struct buf new = {0};
     size_t gone = 0;
     uint32_t cp;
     for (size_t at = 0, n; at < s.len; at += n) {
         n = unicode_next(s.data + at, &cp);
         buf_reset(&new);
-        bool ok = normalizer_apply_step(step, bytes_of(s.data + at, n), &new, NULL) && !new.failed;
+        bool ok =
+            normalizer_apply_step(step, bytes_of(s.data + at, n), run, &new, NULL) && !new.failed;
         if (ok && !new.len && to->list.count)
             to->list.items[to->list.count - 1].more--;
         if (ok && !new.len && !to->list.count)
@@ -202,7 +203,7 @@ static void map_spm(const struct normalizer_step *step, struct bytes s,
     }
 }
 
-static size_t change(const struct normalizer_step *step, struct bytes s,
+static size_t change(const struct normalizer_step *step, struct bytes s, struct regex_run *run,
                      struct offset_changes *to) {
     switch (step->kind) {
     case NORMALIZE_NFC:
@@ -211,17 +212,18 @@ static size_t change(const struct normalizer_step *step, struct bytes s,
     case NORMALIZE_NFKD: change_form(step->kind, s, to); return 0;
     case NORMALIZE_CHARSMAP: change_charsmap(&step->charsmap, s, to); return 0;
     case NORMALIZE_PREPEND: change_prepend(step, s, to); return 0;
-    default: return change_characters(step, s, to);
+    default: return change_characters(step, s, run, to);
     }
 }
 
 /* s as the step makes it, in out; the map of s becomes that one's. */
-static bool apply_mapped(const struct normalizer_step *step, struct bytes s, struct offset_map *map,
-                         struct buf *out) {
+static bool apply_mapped(const struct normalizer_step *step, struct bytes s, struct regex_run *run,
+                         struct offset_map *map, struct buf *out) {
     struct normalizer_edits edits = {0};
     struct offset_changes changes = {0};
     struct offset_map new = {0};
-    bool ok = normalizer_apply_step(step, s, out, &edits) && !out->failed && out->len <= out->limit;
+    bool ok =
+        normalizer_apply_step(step, s, run, out, &edits) && !out->failed && out->len <= out->limit;
     if (!ok) {
         offset_map_fit(&new, 0);
     } else if (step->kind == NORMALIZE_SENTENCEPIECE) {
@@ -229,7 +231,7 @@ static bool apply_mapped(const struct normalizer_step *step, struct bytes s, str
     } else if (step->kind == NORMALIZE_REPLACE || step->kind == NORMALIZE_REPLACE_REGEX) {
         map_edits(step, s, &edits, map, &new);
     } else {
-        size_t skip = change(step, s, &changes);
+        size_t skip = change(step, s, run, &changes);
         offset_map_change(&new, map, s, skip, &changes);
     }
     if (ok)
@@ -252,8 +254,9 @@ static struct bytes strip_mapped(const struct normalizer_step *step, struct byte
 }
 
 struct bytes normalizer_apply_mapped(const struct normalizer *n, struct bytes text,
-                                     struct offset_map *map, struct buf *a, struct buf *b) {
-    CHECK(a != b && map && n->step_count <= NORMALIZER_STEPS_MAX);
+                                     struct regex_run *run, struct offset_map *map, struct buf *a,
+                                     struct buf *b) {
+    CHECK(run && a != b && map && n->step_count <= NORMALIZER_STEPS_MAX);
     const size_t given = text.len;
     struct buf *out = a;
     for (size_t i = 0; i < n->step_count && text.len; i++) {
@@ -266,7 +269,7 @@ struct bytes normalizer_apply_mapped(const struct normalizer *n, struct bytes te
             continue;
         buf_reset(out);
         out->limit = normalizer_most_bytes(given);
-        if (!apply_mapped(step, text, map, out))
+        if (!apply_mapped(step, text, run, map, out))
             return bytes_of(NULL, 0);
         text = bytes_of(buf_text(out), out->len);
         out = out == a ? b : a;

@@ -5,9 +5,12 @@
 
 #include "base/utf8.h"
 #include "base/vec.h"
+#include "text/tokenizer/known_splits.h"
 #include "text/unicode.h"
 
 enum { CLASS_DEPTH_MAX = 8, CLASS_ITEMS_MAX = 512, GROUP_DEPTH_MAX = 64 };
+/* So many repetitions of a character, which one item compares at once, count for a step. */
+enum { REPEATS_STEP = 16 };
 enum { PATTERN_BYTES_MAX = 64 * 1024, REWRITTEN_BYTES_MAX = 1 << 20 };
 
 /* Assigned after Unicode 14. */
@@ -123,6 +126,7 @@ struct rewriter {
     struct class *made; /* all, for release */
     /* where in out the last thing begins that a quantifier would repeat */
     size_t atom;
+    uint32_t repeats; /* the most that an item is repeated at least: of a{n,m} the n */
     size_t groups[GROUP_DEPTH_MAX]; /* where the open groups begin */
     unsigned group_depth;
 };
@@ -386,7 +390,10 @@ static int rewrite_escape(struct rewriter *r) {
     } else if (n) {
         add_set(r->out, s);
     } else { /* an escape of one character, passed on */
-        len = MIN((size_t)(r->end - r->p), (size_t)2);
+        const uint8_t *close = c == 'x' && r->end - r->p > 2 && r->p[2] == '{'
+                                   ? memchr(r->p, '}', (size_t)(r->end - r->p))
+                                   : NULL;
+        len = close ? (size_t)(close - r->p) + 1 : MIN((size_t)(r->end - r->p), (size_t)2);
         buf_add(r->out, r->p, len);
     }
     r->p += len;
@@ -419,6 +426,10 @@ static int rewrite_interval(struct rewriter *r) {
     bool fixed = false;
     size_t n = interval_len(r->p, r->end, &fixed), atom_len = r->out->len - r->atom;
     const uint8_t *behind = r->p + n;
+    uint32_t least = 0;
+    for (size_t i = 1; i < n && r->p[i] != ',' && r->p[i] != '}'; i++)
+        least = MIN(least * 10 + (r->p[i] - '0'), 1u << 20);
+    r->repeats = MAX(r->repeats, least);
     bool again = n && behind < r->end && (*behind == '+' || (*behind == '?' && fixed));
     if (!again || r->out->failed) {
         buf_add(r->out, r->p, MAX(n, (size_t)1));
@@ -456,7 +467,7 @@ static int rewrite_plain(struct rewriter *r) {
     return 0;
 }
 
-int regex_rewrite(struct bytes pattern, struct buf *out, struct error *err) {
+static int rewrite(struct bytes pattern, struct buf *out, uint32_t *repeats, struct error *err) {
     struct rewriter r = {.p = pattern.data,
                          .end = pattern.data + pattern.len,
                          .out = out,
@@ -471,6 +482,7 @@ int regex_rewrite(struct bytes pattern, struct buf *out, struct error *err) {
             rc = rewrite_plain(&r);
         }
     }
+    *repeats = r.repeats;
     for (struct class *c = r.made, *next; c; c = next) {
         next = c->next_made;
         vec_release(&c->items);
@@ -479,30 +491,41 @@ int regex_rewrite(struct bytes pattern, struct buf *out, struct error *err) {
     return rc;
 }
 
-int regex_compile(struct bytes pattern, pcre2_code **out, struct error *err) {
+int regex_compile(struct bytes pattern, struct regex *out, struct error *err) {
     int code;
     PCRE2_SIZE at;
+    uint32_t repeats = 0, references = 0;
+    *out = (struct regex){0};
     if (pattern.len > PATTERN_BYTES_MAX)
         return error_set(err, ERR_LIMIT, "split pattern longer than %d bytes", PATTERN_BYTES_MAX);
     struct buf text;
     buf_init(&text, REWRITTEN_BYTES_MAX);
-    int rc = regex_rewrite(pattern, &text, err);
+    int rc = rewrite(pattern, &text, &repeats, err);
     if (!rc && text.failed)
         rc = error_set(err, ERR_LIMIT, "split pattern: too large");
     if (rc) {
         buf_release(&text);
         return rc;
     }
-    *out = pcre2_compile((PCRE2_SPTR)buf_text(&text), text.len,
-                         PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C, &code,
-                         &at, NULL);
+    uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
+    if (!known_split_has(pattern))
+        options |= PCRE2_AUTO_CALLOUT; /* regex_run.h counts there */
+    out->code = pcre2_compile((PCRE2_SPTR)buf_text(&text), text.len, options, &code, &at, NULL);
     buf_release(&text);
-    if (!*out) {
+    if (!out->code) {
         PCRE2_UCHAR why[128];
         pcre2_get_error_message(code, why, sizeof why);
         return error_set(err, ERR_UNSUPPORTED, "split pattern: %s at byte %zu", (const char *)why,
                          (size_t)at);
     }
-    (void)pcre2_jit_compile(*out, PCRE2_JIT_COMPLETE); /* without it, matching is only slower */
+    out->item_steps = repeats / REPEATS_STEP;
+    (void)pcre2_pattern_info(out->code, PCRE2_INFO_BACKREFMAX, &references);
+    out->refers_back = references > 0;
+    (void)pcre2_jit_compile(out->code, PCRE2_JIT_COMPLETE); /* else matching is only slower */
     return 0;
+}
+
+void regex_release(struct regex *regex) {
+    pcre2_code_free(regex->code);
+    *regex = (struct regex){0};
 }

@@ -12,14 +12,19 @@
 #include "base/buf.h"
 #include "base/error.h"
 
-/* Appends the rewritten pattern. ERR_UNSUPPORTED for a class that we cannot read. unicode_init must
- * have run. */
 struct pcre2_real_code_8;
-/* Appends the pattern as PCRE2 reads it. ERR_UNSUPPORTED: it has no such form. */
-MUST_CHECK int regex_rewrite(struct bytes pattern, struct buf *out, struct error *err);
-/* Rewrites and compiles; *out is released with pcre2_code_free. ERR_UNSUPPORTED with PCRE2's
- * reason, ERR_LIMIT. */
-MUST_CHECK int regex_compile(struct bytes pattern, struct pcre2_real_code_8 **out,
-                             struct error *err);
+/* A pattern, ready for regex_run.h. Zeroed: none. */
+struct regex {
+    struct pcre2_real_code_8 *code; /* owned */
+    uint32_t item_steps;            /* that each item counts for, besides its own */
+    bool refers_back;               /* it has references to its groups */
+};
+
+/* Rewrites (unicode_init must have run) and compiles; on success *out is owned by the caller, on
+ * error it is zeroed. ERR_UNSUPPORTED for a class that we cannot read, or with PCRE2's reason;
+ * ERR_LIMIT. */
+MUST_CHECK int regex_compile(struct bytes pattern, struct regex *out, struct error *err);
+/* Gives back all memory; regex is zeroed. */
+void regex_release(struct regex *regex);
 
 #endif

@@ -1,12 +1,7 @@
 #include "text/tokenizer/split.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
 #include "text/tokenizer/vocab.h"
 #include "text/unicode.h"
-
-enum { MATCH_LIMIT = 10 * 1000 * 1000, DEPTH_LIMIT = 100 * 1000, HEAP_LIMIT_KB = 64 * 1024 };
 
 struct run {
     const struct splitter *splitter;
@@ -80,21 +75,7 @@ enum { FOUND = 1, NOT_FOUND = 0 };
 
 static int find_regex(struct run *r, const struct split_stage *stage, struct bytes span, size_t at,
                       size_t *begin, size_t *end) {
-    struct split_scratch *s = r->scratch;
-    uint32_t options = PCRE2_NO_UTF_CHECK;
-    int rc = pcre2_match(stage->code, span.data, span.len, at, options, s->match, s->context);
-    if (rc == PCRE2_ERROR_JIT_STACKLIMIT)
-        rc = pcre2_match(stage->code, span.data, span.len, at, options | PCRE2_NO_JIT, s->match,
-                         s->context);
-    if (rc == PCRE2_ERROR_NOMATCH)
-        return NOT_FOUND;
-    if (rc < 0)
-        return error_set(r->err, ERR_LIMIT,
-                         "the text is too hard for this model's split pattern (code %d)", rc);
-    PCRE2_SIZE *offsets = pcre2_get_ovector_pointer(s->match);
-    *begin = offsets[0];
-    *end = MAX(offsets[1], offsets[0]);
-    return FOUND;
+    return regex_run_find(&r->scratch->regex, &stage->regex, span, at, begin, end, r->err);
 }
 
 static int find_literal(struct run *r, const struct split_stage *stage, struct bytes span,
@@ -424,14 +405,7 @@ int splitter_run(const struct splitter *s, struct split_scratch *scratch, struct
                  bool at_start, split_piece_fn *piece, void *ctx, struct split_track *track,
                  struct error *err) {
     CHECK(piece && s->stage_count <= SPLIT_STAGES_MAX);
-    if (!scratch->match) {
-        scratch->match = pcre2_match_data_create(1, NULL);
-        scratch->context = pcre2_match_context_create(NULL);
-        CHECK(scratch->match && scratch->context);
-        pcre2_set_match_limit(scratch->context, MATCH_LIMIT);
-        pcre2_set_depth_limit(scratch->context, DEPTH_LIMIT);
-        pcre2_set_heap_limit(scratch->context, HEAP_LIMIT_KB);
-    }
+    regex_run_allow(&scratch->regex, text.len);
     struct run r = {s, scratch, piece, ctx, track, err, text.data + text.len};
     return run_stage(&r, 0, text, at_start);
 }
@@ -440,8 +414,7 @@ void split_scratch_release(struct split_scratch *scratch) {
     for (size_t i = 0; i < SPLIT_STAGES_MAX; i++)
         buf_release(&scratch->rewritten[i]);
     buf_release(&scratch->raw);
-    pcre2_match_data_free(scratch->match);
-    pcre2_match_context_free(scratch->context);
+    regex_run_release(&scratch->regex);
     *scratch = (struct split_scratch){0};
 }
 

@@ -15,6 +15,7 @@
 #include "formats/json_tree.h"
 #include "text/tokenizer/fast/scan_block.h"
 #include "text/tokenizer/offsets.h"
+#include "text/tokenizer/regex_run.h"
 
 enum { SPLIT_STAGES_MAX = 16 };
 
@@ -46,16 +47,15 @@ enum split_behavior {
 };
 enum metaspace_prepend { METASPACE_NEVER, METASPACE_FIRST, METASPACE_ALWAYS };
 
-struct pcre2_real_code_8;
 struct split_stage {
     enum split_kind kind;
     enum split_behavior behavior;
     bool invert, metaspace_split;
     enum metaspace_prepend prepend;
     scan_fn *scan;
-    scan_block_fn *block;           /* the same by blocks, or NULL */
-    struct pcre2_real_code_8 *code; /* owned */
-    char *literal;                  /* owned: of SPLIT_LITERAL, or the replacement of metaspace */
+    scan_block_fn *block; /* the same by blocks, or NULL */
+    struct regex regex;   /* of SPLIT_REGEX; owned */
+    char *literal;        /* owned: of SPLIT_LITERAL, or the replacement of metaspace */
     size_t literal_len;
     uint32_t length; /* of SPLIT_LENGTH */
 };
@@ -77,13 +77,12 @@ struct split_track {
 /* Gives back all memory. */
 void split_track_release(struct split_track *track);
 
-struct pcre2_real_match_data_8;
-struct pcre2_real_match_context_8;
 struct split_scratch {
     struct buf rewritten[SPLIT_STAGES_MAX];
     struct buf raw;
-    struct pcre2_real_match_data_8 *match;      /* owned */
-    struct pcre2_real_match_context_8 *context; /* owned */
+    /* its steps are for all texts until regex_run_begin; splitter_run allows those of its text's
+     * bytes */
+    struct regex_run regex;
 };
 
 /* Called for each piece, never empty; data is valid during the call, and bytes before limit (at
@@ -97,7 +96,7 @@ void splitter_release(struct splitter *s);
 /* Gives back all memory; scratch is empty then. */
 void split_scratch_release(struct split_scratch *scratch);
 /* at_start: the text begins where the whole text began (Metaspace's "first"; with track its spans
- * say so). ERR_LIMIT: a pattern reached its match limit. track: NULL, or what keeps
+ * say so). ERR_LIMIT: the text is too hard for a pattern (regex_run.h). track: NULL, or what keeps
  * account of offsets. */
 MUST_CHECK int splitter_run(const struct splitter *s, struct split_scratch *scratch,
                             struct bytes text, bool at_start, split_piece_fn *piece, void *ctx,

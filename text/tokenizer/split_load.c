@@ -3,17 +3,13 @@
  */
 #include "text/tokenizer/split.h"
 
-#define PCRE2_CODE_UNIT_WIDTH 8
-#include <pcre2.h>
-
-#include "text/tokenizer/regex_text.h"
 #include "text/unicode.h"
 
 enum { NESTING_MAX = 8 };
 
 void splitter_release(struct splitter *s) {
     for (size_t i = 0; i < s->stage_count; i++) {
-        pcre2_code_free(s->stages[i].code);
+        regex_release(&s->stages[i].regex);
         mem_free(s->stages[i].literal);
     }
     s->stage_count = 0;
@@ -21,7 +17,7 @@ void splitter_release(struct splitter *s) {
 
 static int add_stage(struct splitter *s, struct split_stage stage, struct error *err) {
     if (s->stage_count == SPLIT_STAGES_MAX) {
-        pcre2_code_free(stage.code);
+        regex_release(&stage.regex);
         mem_free(stage.literal);
         return error_set(err, ERR_LIMIT, "more than %d pre-tokenizer stages", SPLIT_STAGES_MAX);
     }
@@ -77,7 +73,7 @@ static int load_split(struct splitter *s, struct json_value json, struct error *
         stage.kind = SPLIT_GROUPS;
         return add_stage(s, stage, err);
     }
-    rc = regex_compile(json_text(regex), &stage.code, err);
+    rc = regex_compile(json_text(regex), &stage.regex, err);
     return rc ? rc : add_stage(s, stage, err);
 }
 

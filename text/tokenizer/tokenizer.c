@@ -175,10 +175,12 @@ static struct bytes normalize(struct encode_run *r, struct bytes span) {
     struct encode_scratch *s = r->scratch;
     struct encode_offsets *o = r->offsets;
     if (!o)
-        return normalizer_apply(&r->t->normalizer, span, &s->normalized[0], &s->normalized[1]);
+        return normalizer_apply(&r->t->normalizer, span, &s->split.regex, &s->normalized[0],
+                                &s->normalized[1]);
     offset_map_set(&o->normalized, span, (size_t)(span.data - r->text));
-    struct bytes text = normalizer_apply_mapped(&r->t->normalizer, span, &o->normalized,
-                                                &s->normalized[0], &s->normalized[1]);
+    struct bytes text =
+        normalizer_apply_mapped(&r->t->normalizer, span, &s->split.regex, &o->normalized,
+                                &s->normalized[0], &s->normalized[1]);
     o->track.view = (struct offset_view){text.data, &o->normalized};
     return text;
 }
@@ -188,6 +190,8 @@ static int encode_normalized(struct encode_run *r, struct bytes span, bool at_st
         return 0;
     struct offset_view view = r->offsets ? r->offsets->track.view : (struct offset_view){0};
     struct bytes text = normalize(r, span);
+    if (!text.data && r->scratch->split.regex.refused)
+        return error_set(r->err, ERR_LIMIT, "the text is too hard for this model's normalizer");
     if (!text.data)
         return error_set(r->err, ERR_MEMORY,
                          "cannot normalize %zu bytes of text: memory is out, or the model's "
@@ -248,6 +252,7 @@ static int encode(struct encode_run *r, struct bytes text, unsigned flags) {
     if (text.len >= UINT32_MAX / 4)
         return error_set(r->err, ERR_LIMIT, "the text is larger than 1 GB");
     r->scratch = scratch_acquire(pool);
+    regex_run_begin(&r->scratch->split.regex, REGEX_STEPS_TEXT);
     r->skips.all = !(flags & TOKENIZE_PARSE_SPECIAL);
     r->text = text.data;
     if (flags & TOKENIZE_ADD_SPECIAL)
