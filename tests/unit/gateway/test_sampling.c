@@ -377,6 +377,54 @@ TEST(bad_words_have_bounds_of_tokens) {
     close_model();
 }
 
+static const char SIGNS[] = "~=~=~=~=~=~=~=~=~=~=";
+
+/* Numbers that `signs` signs take: their tokens in both forms, and how many these are. */
+static uint32_t numbers_of(uint32_t signs) {
+    struct buf fields = {0};
+    buf_addf(&fields, "\"bad_words\":[\"%.*s\"]", (int)signs, SIGNS);
+    CHECK(ask(buf_text(&fields)) == 0);
+    buf_release(&fields);
+    return (uint32_t)p.sampling.bad_words.count;
+}
+
+/* Words that take exactly so many numbers, as few as may be. */
+static void words_of_numbers(const uint32_t *numbers, uint32_t kinds, uint32_t total,
+                             struct buf *fields) {
+    uint32_t few[WIRE_MAX_BAD_WORDS + 2] = {0}, last[WIRE_MAX_BAD_WORDS + 2] = {0};
+    for (uint32_t sum = 1; sum <= total; sum++) {
+        few[sum] = GENREQ_BAD_WORDS_MAX + 1;
+        for (uint32_t kind = 0; kind < kinds; kind++)
+            if (numbers[kind] <= sum && few[sum - numbers[kind]] + 1 < few[sum]) {
+                few[sum] = few[sum - numbers[kind]] + 1;
+                last[sum] = kind;
+            }
+    }
+    CHECK(few[total] <= GENREQ_BAD_WORDS_MAX);
+    buf_reset(fields);
+    buf_add_str(fields, "\"bad_words\":[");
+    for (uint32_t sum = total; sum; sum -= numbers[last[sum]])
+        buf_addf(fields, "%s\"%.*s\"", sum == total ? "" : ",", (int)last[sum] + 1, SIGNS);
+    buf_add_str(fields, "]");
+}
+
+TEST(bad_words_are_4096_numbers_together) {
+    enum { KINDS = 20 };
+    uint32_t numbers[KINDS];
+    struct buf fields = {0};
+    EXPECT(open_model());
+    for (uint32_t i = 0; i < KINDS; i++)
+        numbers[i] = numbers_of(i + 1);
+    words_of_numbers(numbers, KINDS, WIRE_MAX_BAD_WORDS, &fields);
+    EXPECT_EQ(ask(buf_text(&fields)), 0);
+    EXPECT_EQ(p.sampling.bad_words.count, WIRE_MAX_BAD_WORDS);
+    words_of_numbers(numbers, KINDS, WIRE_MAX_BAD_WORDS + 1, &fields);
+    EXPECT_EQ(ask(buf_text(&fields)), 400);
+    EXPECT_STR(err.param, "bad_words");
+    buf_release(&fields);
+    close_model();
+}
+
 TEST(log_probabilities_are_computed_where_one_is_shown_or_chosen_by) {
     EXPECT(open_model());
     EXPECT_EQ(ask("\"logprobs\":0"), 0);
