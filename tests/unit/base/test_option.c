@@ -728,6 +728,11 @@ TEST(option_lists_stand_in_files) {
     EXPECT_STR(lists.models, "a\nb");
     EXPECT_EQ(lists.port, 2);
     option_free(&LIST_TABLE, &lists);
+    char joined[128], *in_one[] = {"t", joined};
+    snprintf(joined, sizeof joined, "--config=%s", config_path);
+    EXPECT_EQ(parse_lists(&lists, ARRAY_LEN(in_one), in_one), OPTION_RUN);
+    EXPECT_STR(lists.models, "a\nb");
+    option_free(&LIST_TABLE, &lists);
     EXPECT_EQ(parse_file(&lists, "model:\n  - a\n  - b\n", 1, flag), OPTION_RUN);
     EXPECT_STR(lists.models, "c"); /* a flag stands in for the file's list */
     option_free(&LIST_TABLE, &lists);

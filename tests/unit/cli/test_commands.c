@@ -1,6 +1,7 @@
 /* Commands that need no server, called as a shell calls them: exit code, standard output, standard error. */
 #include "cli/report.h"
 #include "formats/json.h"
+#include "proto/link_key.h"
 #include "run_commands.h"
 
 TEST(tokenize_and_decode_are_each_others_inverse) {
@@ -279,6 +280,13 @@ TEST(keygen_makes_keys_and_says_their_lines) {
     EXPECT(!strncmp(buf_text(&out), "worker ", 7) && strstr(buf_text(&out), " w1\n"));
     EXPECT(!file_read(allow, 4096, &list, NULL) && strstr(buf_text(&list), buf_text(&out)));
     EXPECT_EQ(RUN("", "keygen", "worker", "--out", key), 1); /* never over one */
+    char name[LINK_NAME_MAX + 1];
+    memset(name, 'n', sizeof name);
+    name[LINK_NAME_MAX] = 0; /* one sign too many */
+    EXPECT_EQ(RUN("", "keygen", "worker", "--out", in_folder("k2"), "--name", name), 1);
+    EXPECT(strstr(buf_text(&err), "--name takes at most"));
+    EXPECT_EQ(RUN("", "keygen", "worker", "--out", in_folder("k2"), "--name", name + 1), 0);
+    EXPECT(strstr(buf_text(&out), name + 1));
     EXPECT_EQ(RUN("", "keygen", "all", "--out", in_folder("keys")), 0);
     for (int role = 0; role < 4; role++) {
         static const char *const NAMES[] = {"gateway ", "worker ", "supervisor ", "scheduler "};
