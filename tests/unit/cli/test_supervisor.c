@@ -222,6 +222,7 @@ TEST(supervisor_gives_each_child_its_options) {
     char instance[U128_TEXT_MAX + 16], hex[U128_TEXT_MAX];
     make_place();
     config.roles[CHILD_WORKER].count = 1;
+    config.roles[CHILD_GATEWAY].takes_name = true;
     config.admin_port = 45000;
     int pid = begin(&config);
     EXPECT(wait_running(&f, 4));
@@ -231,6 +232,13 @@ TEST(supervisor_gives_each_child_its_options) {
     snprintf(instance, sizeof instance, "--instance=%s", hex);
     EXPECT(!strncmp(buf_text(&text), "worker ", 7) && strstr(buf_text(&text), instance));
     EXPECT(strstr(buf_text(&text), "--admin-port=45001") && strstr(buf_text(&text), "--gpu=0"));
+    EXPECT(!strstr(buf_text(&text), "--name="));
+    for (size_t i = 0; i < 2; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "gateway --name=gateway-%u", f.rows[i].idx);
+        EXPECT(arguments_of(f.pids[i], &text));
+        EXPECT(f.rows[i].role == CHILD_GATEWAY && !strncmp(buf_text(&text), name, strlen(name)));
+    }
     buf_release(&text);
     clear_place(pid);
 }

@@ -110,12 +110,21 @@ static void check_bounds(const cJSON *field) {
     check_fail(__FILE__, __LINE__, "'%s' from %g to %g", field->string, min, max);
 }
 
+/* A parser takes the last of two members of one name: two of a kind are a mistake. */
+static void check_names(const cJSON *field) {
+    for (const cJSON *one = field->child; one; one = one->next)
+        for (const cJSON *other = one->next; other; other = other->next)
+            if (!strcmp(one->string, other->string))
+                check_fail(__FILE__, __LINE__, "'%s' has '%s' twice", field->string, one->string);
+}
+
 TEST(every_field_has_its_bounds) {
     struct world w;
     world_prepare(&w);
     EXPECT(world_gateway(&w)); /* nobody else is asked */
     cJSON *document = document_of(&w);
     each_field(document, check_bounds);
+    each_field(document, check_names);
     for (size_t i = 0; i < ARRAY_LEN(BOUNDS); i++)
         if (!BOUNDS[i].seen)
             check_fail(__FILE__, __LINE__, "no '%s' from %g to %g", BOUNDS[i].name, BOUNDS[i].min,

@@ -297,6 +297,43 @@ TEST(scales_of_queries_are_in_range) {
     spec_release(&spec);
 }
 
+/* The field says what is left out. */
+TEST(a_last_norm_may_be_removed) {
+#define OPT "{\"model_type\":\"opt\",\"ffn_dim\":96,\"word_embed_proj_dim\":64," SIZES
+    EXPECT_EQ(make(OPT "}"), 0);
+    EXPECT(spec.final_norm.kind == NORM_LAYER);
+    EXPECT_EQ(make(OPT ",\"_remove_final_layer_norm\":true}"), 0);
+    EXPECT(spec.final_norm.kind == NORM_NONE);
+    spec_release(&spec);
+}
+
+/* As many labels as are named, else two; one at least and SPEC_LABELS_MAX at most. */
+TEST(a_classifier_has_labels_within_bounds) {
+#define SCORES                                                                                     \
+    "{\"architectures\":[\"BertForSequenceClassification\"],\"model_type\":\"bert\"," SIZES
+    char text[1024];
+    static const struct {
+        int64_t told;
+        bool good;
+    } ROWS[] = {{1, true},  {2, true},  {SPEC_LABELS_MAX, true}, {SPEC_LABELS_MAX + 1, false},
+                {0, false}, {-1, false}};
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        snprintf(text, sizeof text, SCORES ",\"num_labels\":%lld}", (long long)ROWS[i].told);
+        EXPECT_EQ(make(text), ROWS[i].good ? 0 : ERR_INVALID);
+        if (ROWS[i].good)
+            EXPECT_EQ(spec.score.label_count, ROWS[i].told);
+        else
+            EXPECT(err.text[0]);
+    }
+    EXPECT_EQ(make(SCORES "}"), 0);
+    EXPECT_EQ(spec.score.label_count, 2);
+    EXPECT_EQ(make(SCORES ",\"num_labels\":5,\"id2label\":{\"0\":\"no\"}}"), 0);
+    EXPECT_EQ(spec.score.label_count, 1);
+    EXPECT_EQ(make(SCORES ",\"num_labels\":5,\"id2label\":{}}"), 0);
+    EXPECT_EQ(spec.score.label_count, 5);
+    spec_release(&spec);
+}
+
 TEST(the_inverse_of_the_layers_number_scales_attention) {
     EXPECT_EQ(make("{\"model_type\":\"gpt2\",\"vocab_size\":100,\"n_embd\":64,\"n_layer\":3,"
                    "\"n_head\":4,\"n_positions\":32,\"scale_attn_by_inverse_layer_idx\":true}"),
