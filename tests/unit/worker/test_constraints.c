@@ -5,10 +5,11 @@
 #include <poll.h>
 #include <regex.h>
 
+#include "grammar/matcher.h"
 #include "text/tokenizer/tokenizer.h"
 #include "worker/grammar_store.h"
 
-enum { SLOTS = 6, TOTAL = 120 };
+enum { SLOTS = 6, TOTAL = 120, VOCAB = 3072, CONTROLS = 3066 };
 static const char *const PATTERNS[2] = {"([a-z]{2,5} ){3}[0-9]{4}\\.", "(ab|cd){2,9}x"};
 
 static struct u128 hash_of(uint32_t i) {
@@ -217,6 +218,52 @@ TEST(an_admission_without_its_grammar_changes_nothing) {
     EXPECT(!planner_step(&p, 64));
     EXPECT_EQ(p.err.code, ERR_INVALID);
     planner_close(&p);
+}
+
+/* The control tokens that may come, which are the last ones. */
+static size_t allowed(struct matcher *m, uint32_t ids[4]) {
+    uint32_t mask[VOCAB / 32 + 1] = {0};
+    size_t count = 0;
+    matcher_mask(m, mask);
+    for (uint32_t id = CONTROLS; id < VOCAB; id++)
+        if (mask[id / 32] >> id % 32 & 1 && count < 4)
+            ids[count++] = id;
+    return count;
+}
+
+/* A control token is one token whatever stands in its name, and nothing but its name means it. */
+TEST(control_tokens_are_named_one_by_one) {
+    static const char *const NAMES[] = {"<|begin|>", "<|system|>", "<|user|>", "<|assistant|>",
+                                        "<|pad|>"};
+    struct buf bundle = {0}, text = {0};
+    struct error err, failed;
+    struct grammar_store *store;
+    struct bundle files;
+    struct tokenizer *t = NULL;
+    EXPECT(!bundle_pack(TRIREME_SOURCE_DIR "/demo/model", &bundle, &err));
+    EXPECT(!bundle_open(&files, buf_bytes(&bundle), &err));
+    EXPECT(!tokenizer_load_bundle(&files, &t, &err));
+    EXPECT(!grammar_store_new(&store, buf_bytes(&bundle), VOCAB, 1 << 20, &err));
+    buf_add_str(&text, "{\"type\":\"sequence\",\"elements\":[");
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++)
+        buf_addf(&text, "%s{\"type\":\"token\",\"value\":\"%s\"}", i ? "," : "", NAMES[i]);
+    buf_add_str(&text, "]}");
+    grammar_store_prepare(store, hash_of(30), WIRE_GRAMMAR_STRUCTURE, buf_bytes(&text));
+    EXPECT(wait_answer(store, hash_of(30), &failed) && !failed.code);
+    struct grammar_entry *entry = grammar_store_take(store, hash_of(30));
+    struct matcher *m = matcher_new(grammar_entry_run(entry));
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) {
+        uint32_t ids[4] = {0};
+        EXPECT_EQ(allowed(m, ids), 1);
+        EXPECT_EQ(ids[0], tokenizer_find(t, bytes_str(NAMES[i])));
+        EXPECT(matcher_token(m, ids[0]));
+    }
+    matcher_free(&m);
+    grammar_store_give(store, entry);
+    grammar_store_free(&store);
+    tokenizer_free(&t);
+    buf_release(&text);
+    buf_release(&bundle);
 }
 
 TEST(the_store_answers_each_and_keeps_to_its_budget) {
