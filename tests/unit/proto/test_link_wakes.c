@@ -10,6 +10,7 @@
 
 #include "check.h"
 #include "link_peer.h"
+#include "proto/link_socket.h"
 
 enum { TAKEN_AT_ONCE = 2000 }; /* frames, by one dispatch */
 
@@ -164,6 +165,18 @@ TEST(a_connection_that_broke_before_welcome_is_no_reason_to_say_hello_all_the_ti
     zmq_ctx_term(context);
     unlink(b.there.sun_path);
     test_endpoint_remove(endpoint);
+}
+
+/* What waits for one connection of a process is not for its next. */
+TEST(each_connection_has_a_name_of_its_own) {
+    struct u128 instance = {0x0102030405060708, 0x1112131415161718}, read;
+    enum wire_role role;
+    struct routing_id first = routing_id_make(WIRE_ROLE_WORKER, instance, 1),
+                      next = routing_id_make(WIRE_ROLE_WORKER, instance, 2),
+                      far = routing_id_make(WIRE_ROLE_WORKER, instance, UINT64_C(1) << 56 | 1);
+    EXPECT(memcmp(&first, &next, sizeof first) && memcmp(&first, &far, sizeof first));
+    EXPECT(routing_id_read(bytes_of(far.bytes, sizeof far.bytes), &role, &read));
+    EXPECT(role == WIRE_ROLE_WORKER && u128_equal(read, instance));
 }
 
 static uint64_t come(const struct link_server *link) {
