@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Plants bugs drawn at random in the product's C and asks whether a unit test notices.
 
-    python3 tests/tools/mutants.py [COUNT] [PATH...] [--seed TEXT] [--seconds S] [--notes FILE] [--jobs N] [--suites]
+    python3 tests/tools/mutants.py [COUNT] [PATH...] [--seed TEXT] [--seconds S] [--notes FILE] [--jobs N] [--first N] [--suites]
 
 A mutant is one change of one to three tokens (mutate.py) in one file; COUNT (20) are drawn from PATH... (files,
 FILE:LINE, or folders; all of FOLDERS without any) by the seed (the commit's hash). FILE:LINE tries each change of
@@ -17,7 +17,8 @@ changed: each notes in a file that is given to it whether it did. Where none did
 machine code is the same, is not counted: another is drawn. Nor is one that makes no difference, as mutants_same.txt
 says with the reason; nor one that nothing noticed while a program did not run for want of time, or fails without a
 bug too: what became of it is unknown. Several are tried at once (--jobs), since most programs wait more than they
-compute; which ones are drawn does not depend on it. Programs that wait most of half a minute (WAITERS) never run. All of it is
+compute; which ones are drawn does not depend on it. With --first N, only the N programs judge that are likeliest to notice:
+a first look that takes little, after which --again without it shows what survives all of them. Programs that wait most of half a minute (WAITERS) never run. All of it is
 under build/mutants; the sources are not touched.
 
 --notes FILE keeps each verdict, one line of JSON each. A run with the same seed, paths and file goes on where the
@@ -80,8 +81,9 @@ TRAP = "__attribute__((constructor)) static void mutants_trap(void)\n{\n    __bu
 class Build:
     """A build of the tree: how a file is compiled, and which programs contain it."""
 
-    def __init__(self, folder, paths, simulator, like):
+    def __init__(self, folder, paths, simulator, like, first):
         self.folder = folder
+        self.first = first  # so many of the likeliest programs judge
         self.like = like  # another build of the tree, whose programs contain the same; None: this is the first
         self.commands = {}  # source, relative to the repository: compile commands
         for entry in json.load(open(f"{folder}/compile_commands.json")):
@@ -164,7 +166,7 @@ class Build:
         tests = [p for p in near or every if p != "sim" and p not in WAITERS]
         tests.sort(key=lambda p: (p != self.finders.get(path), f"{stem}.h" not in self.includes(p), -len(words & set(p.split("_"))),
                                   self.durations.get(p, 1), p))
-        return tests + [p for p in every if p == "sim" and simulator]
+        return tests[:self.first] + [p for p in every if p == "sim" and simulator]
 
     def includes(self, program):
         """What a unit program's own source includes."""
@@ -426,7 +428,8 @@ class Builds:
             raise IndexError(at)
         with self.lock:
             if at == len(self.looked_at):
-                build = Build(self.folders[at], self.args.folders, self.args.suites, self.looked_at[0] if at else None)
+                build = Build(self.folders[at], self.args.folders, self.args.suites, self.looked_at[0] if at else None,
+                              self.args.first)
                 if not self.args.list:
                     check_itself(Lane(f"check-{at}"), build)
                 self.looked_at.append(build)
@@ -554,6 +557,7 @@ def options():
     p.add_argument("--seconds", type=int, default=1 << 30, help="draw none after this time")
     p.add_argument("--each", type=int, default=60, help="seconds of test programs for one in each build (60)")
     p.add_argument("--jobs", type=int, default=2, help="how many are tried at once (2)")
+    p.add_argument("--first", type=int, default=None, metavar="N", help="only the N likeliest programs judge (all)")
     p.add_argument("--suites", action="store_true", help="the simulator runs too, for what it contains")
     p.add_argument("--least", type=int, default=0, help="percent that have to be noticed (0)")
     p.add_argument("--build", default=f"{ROOT}/build/release", help="the release build (build/release)")
@@ -584,6 +588,8 @@ def summary(trials, unseen, seconds):
     tried, survivors = trials.tried, trials.survivors
     print(f"\n{tried - len(survivors)} of {tried} noticed; {trials.none} were no change or did not compile, {trials.unknown} are unknown; "
           f"{seconds} s; --seed {trials.args.seed}")
+    if trials.args.first:
+        print(f"only the {trials.args.first} likeliest programs of each file judged: --notes FILE --again asks all of them about what survived")
     if unseen:
         print(f"in no unit program, so never drawn: {' '.join(unseen)}")
     for survivor in survivors:
