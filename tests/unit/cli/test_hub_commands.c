@@ -94,32 +94,37 @@ TEST(a_list_has_the_models_of_both_caches) {
     EXPECT_STR(buf_text(&out), expected);
 }
 
-static void expect_model(const cJSON *model, const char *name, double bytes, double unused,
-                         double revisions) {
-    EXPECT_STR(cJSON_GetObjectItem(model, "name")->valuestring, name);
-    EXPECT(cJSON_GetObjectItem(model, "bytes")->valuedouble == bytes);
-    EXPECT(cJSON_GetObjectItem(model, "unused_bytes")->valuedouble == unused);
-    EXPECT(cJSON_GetObjectItem(model, "revisions")->valuedouble == revisions);
-    EXPECT(cJSON_GetObjectItem(model, "changed")->valuedouble == CHANGED_S);
+static const cJSON *member(const cJSON *of, const char *name) {
+    return cJSON_GetObjectItemCaseSensitive(of, name);
 }
 
 TEST(a_list_for_programs_has_them_too) {
+    static const struct {
+        const char *name;
+        double bytes, unused, revisions;
+    } MODELS[] = {{"a/small", 12, 7, 1}, {"b/two", 3, 0, 2}, {"ollama:m:8b", 9, 0, 1}};
+    const cJSON *model;
+    size_t count = 0;
     fill();
     EXPECT_EQ(RUN("", "list", "--json"), 0);
     cJSON *list = cJSON_Parse(buf_text(&out));
-    const cJSON *models = cJSON_GetObjectItem(list, "models");
-    EXPECT_EQ(cJSON_GetArraySize(models), 3);
-    expect_model(cJSON_GetArrayItem(models, 0), "a/small", 12, 7, 1);
-    expect_model(cJSON_GetArrayItem(models, 1), "b/two", 3, 0, 2);
-    expect_model(cJSON_GetArrayItem(models, 2), "ollama:m:8b", 9, 0, 1);
-    EXPECT_STR(cJSON_GetObjectItem(list, "cache")->valuestring, in_folder("hub"));
-    EXPECT_STR(cJSON_GetObjectItem(list, "ollama_cache")->valuestring, in_folder("ollama"));
+    cJSON_ArrayForEach(model, member(list, "models")) {
+        EXPECT(count < ARRAY_LEN(MODELS));
+        EXPECT_STR(member(model, "name")->valuestring, MODELS[count].name);
+        EXPECT(member(model, "bytes")->valuedouble == MODELS[count].bytes);
+        EXPECT(member(model, "unused_bytes")->valuedouble == MODELS[count].unused);
+        EXPECT(member(model, "revisions")->valuedouble == MODELS[count].revisions);
+        EXPECT(member(model, "changed")->valuedouble == CHANGED_S);
+        count++;
+    }
+    EXPECT_EQ(count, ARRAY_LEN(MODELS));
+    EXPECT_STR(member(list, "cache")->valuestring, in_folder("hub"));
+    EXPECT_STR(member(list, "ollama_cache")->valuestring, in_folder("ollama"));
     cJSON_Delete(list);
     begin();
     EXPECT_EQ(RUN("", "list", "--json"), 0);
     list = cJSON_Parse(buf_text(&out));
-    EXPECT(cJSON_IsArray(cJSON_GetObjectItem(list, "models")));
-    EXPECT_EQ(cJSON_GetArraySize(cJSON_GetObjectItem(list, "models")), 0);
+    EXPECT(cJSON_IsArray(member(list, "models")) && !member(list, "models")->child);
     cJSON_Delete(list);
 }
 

@@ -167,6 +167,21 @@ TEST(a_connection_that_broke_before_welcome_is_no_reason_to_say_hello_all_the_ti
     test_endpoint_remove(endpoint);
 }
 
+/* Nobody is at the first of two addresses: the second has its turn. */
+TEST(an_address_where_nobody_is_gives_way_to_the_next) {
+    const char *endpoint = test_endpoint();
+    struct test_server s = {0};
+    struct test_client c = {0};
+    char both[160];
+    snprintf(both, sizeof both, "%s.none,%s", endpoint, endpoint);
+    EXPECT(test_server_open(&s, endpoint, 5, 60000));
+    EXPECT(test_client_open(&c, both, WIRE_ROLE_GATEWAY));
+    TURN_UNTIL(&s, &c, 20000, c.registered);
+    EXPECT_EQ(c.registered, 1);
+    test_close(&s, &c);
+    test_endpoint_remove(endpoint);
+}
+
 /* What waits for one connection of a process is not for its next. */
 TEST(each_connection_has_a_name_of_its_own) {
     struct u128 instance = {0x0102030405060708, 0x1112131415161718}, read;
