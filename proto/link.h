@@ -6,11 +6,10 @@
  * control thread. All calls come from that thread; all callbacks run in it, inside link_*_dispatch,
  * link_*_wait or link_client_renew, and may send (but not free the link).
  *
- * How an owner waits. link_*_fd is one descriptor that is readable, level-triggered, whenever the
- * link wants to be dispatched: a frame came, a connection came up, a heartbeat is due. (ZeroMQ's
- * own descriptor is edge-triggered; it is hidden behind this one.) With libevent: an EV_READ |
- * EV_PERSIST event on link_*_fd that calls link_*_dispatch, and no timer. A thread without a loop
- * of its own calls link_*_wait.
+ * How an owner waits. It calls link_*_wait in a loop, with what descriptors of its own it waits for
+ * besides: a frame that came, a connection that came up and a heartbeat that is due end the wait.
+ * (ZeroMQ's own descriptor is edge-triggered; it is hidden behind this.) link_*_dispatch does what is
+ * there without waiting.
  *
  * Peers are named by the instance id of their process, as in Hello and in the scheduler's core.
  *
@@ -114,8 +113,7 @@ MUST_CHECK int link_server_new(struct link_server **out, const struct link_serve
                                const struct link_server_calls *calls, void *ctx, struct error *err);
 /* Closes the sockets; peers are told nothing. NULL in *server is fine. */
 void link_server_free(struct link_server **server);
-/* Handles what is there (at most some thousand frames, then the descriptor stays readable),
- * heartbeats and silence. */
+/* Handles what is there (at most some thousand frames; the next call goes on), heartbeats and silence. */
 void link_server_dispatch(struct link_server *server);
 /* Waits until the link or one of the descriptors (borrowed, for reading) is ready, or timeout_ms
  * passed (-1: none), then dispatches. Sets ready[i] for each descriptor unless ready is NULL. At
