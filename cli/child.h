@@ -51,7 +51,8 @@ struct child {
     /* ends with an exit code of its own, in a row, each soon after its start */
     uint32_t failed_starts;
     bool gave_up; /* it said itself that another start is of no use (base/exit_reason.h) */
-    /* adopted, or it once lived for ten seconds, or a gateway that listened: it can start */
+    /* it can start: it was adopted, or once lived for ten seconds, or is a gateway that listened, or
+     * a worker of a model of which all were ready */
     bool has_lived;
 };
 

@@ -454,6 +454,18 @@ static void find_unknown(struct supervisor *s, const bool *told) {
     s->awaits_status = false;
 }
 
+/* All replicas of the model are ready: each of its workers can start. */
+static void note_lived(struct supervisor *s, const struct managed_model *m) {
+    uint32_t ranks = supervisor_rank_count(&m->terms.replicas), model = (uint32_t)(m - s->models);
+    if (m->before_count || !m->wanted || m->replicas_ready < m->wanted / ranks)
+        return;
+    for (size_t i = 0; i < s->children.count; i++) {
+        struct child *c = s->children.items[i];
+        if (c->role == CHILD_WORKER && models_of(s, c->idx) == model)
+            c->has_lived = true;
+    }
+}
+
 void models_take_status(struct supervisor *s, const struct wire_status *status, int64_t now_ms) {
     bool told[SUPERVISOR_MODELS_MAX] = {0};
     for (size_t i = 0; i < status->model_count; i++) {
@@ -468,6 +480,7 @@ void models_take_status(struct supervisor *s, const struct wire_status *status, 
             m->was_ready = true;
             m->is_new = false;
         }
+        note_lived(s, m);
         if (!m->replicas_ready)
             m->ready_ms = 0;
         else if (!m->ready_ms)

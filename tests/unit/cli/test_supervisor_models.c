@@ -1,4 +1,5 @@
 /* Which models are loaded, without any process: who has room, and who goes. */
+#include "base/exit_reason.h"
 #include "base/fsutil.h"
 #include "base/log.h"
 #include "check.h"
@@ -151,6 +152,35 @@ TEST(supervisor_models_a_worker_that_never_gets_ready_is_given_up) {
     for (int i = 0; i < 2 * CHILD_FAILED_STARTS; i++)
         EXPECT(!models_worker_ended(&t.s, 0, true));
     turns_close(&t);
+}
+
+/* A worker that was ready and ends with a fault within ten seconds, whose successor finds the weights
+ * damaged, is no reason to end for a server that could start with it. */
+TEST(supervisor_models_a_worker_that_was_ready_can_start) {
+    const struct child_exit hopeless = {.known = true, .code = EXIT_HOPELESS};
+    for (int ready = 0; ready < 2; ready++) {
+        struct turns t;
+        EXPECT(turns_open(&t));
+        t.a->terms.count = t.a->wanted = 2;
+        struct child *workers[2];
+        for (uint32_t i = 0; i < 2; i++) {
+            workers[i] = mem_alloc(sizeof *workers[i]);
+            *workers[i] = (struct child){.role = CHILD_WORKER, .idx = i, .pidfd = -1};
+            workers[i]->is_ours = true;
+            vec_push(&t.s.children, workers[i]);
+        }
+        struct wire_model_status one = {.model = bytes_str("a"), .replicas_ready = 1};
+        const struct wire_status status = {.models = &one, .model_count = 1};
+        models_take_status(&t.s, &status, 1000);
+        EXPECT(!workers[0]->has_lived && !workers[1]->has_lived); /* the other may be hopeless */
+        one.replicas_ready = ready ? 2 : 1;
+        models_take_status(&t.s, &status, 2000);
+        for (int i = 0; i < 2; i++) {
+            (void)child_restart_delay(workers[i], &hopeless, 3000);
+            EXPECT_EQ(child_is_hopeless(workers[i]), !ready);
+        }
+        turns_close(&t);
+    }
 }
 
 /* An operator's word counts at once where a request's waits a minute. */
