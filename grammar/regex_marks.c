@@ -204,7 +204,7 @@ static uint32_t strip_state(struct strip *s, enum phase phase, uint32_t state) {
 }
 
 /* Whether an edge is over some symbol of lo to hi. */
-static bool meets(const struct fa_edge *edge, uint32_t lo, uint32_t hi) {
+static bool is_over(const struct fa_edge *edge, uint32_t lo, uint32_t hi) {
     return edge->lo <= hi && edge->hi >= lo;
 }
 
@@ -214,12 +214,12 @@ static void strip_edge(struct strip *s, enum phase phase, uint32_t from, const s
     if (e->lo <= CODE_MAX && goes_on)
         nfa_edge(&s->n, from, e->lo, MIN(e->hi, (uint32_t)CODE_MAX),
                  strip_state(s, IN_TEXT, e->to));
-    if (meets(e, MARK_PLACE, MARK_PLACE))
+    if (is_over(e, MARK_PLACE, MARK_PLACE))
         nfa_edge(&s->n, from, MARK_PLACE, MARK_PLACE, strip_state(s, phase, e->to));
-    if (meets(e, MARK_END, MARK_END))
+    if (is_over(e, MARK_END, MARK_END))
         nfa_free_edge(&s->n, from, strip_state(s, ENDED[phase], e->to));
-    if ((meets(e, MARK_BEGIN, MARK_BEGIN) && begins) || meets(e, MARK_BOUNDARY, MARK_WITHIN) ||
-        meets(e, MARK_LOOK, MARK_MAX))
+    if ((is_over(e, MARK_BEGIN, MARK_BEGIN) && begins) || is_over(e, MARK_BOUNDARY, MARK_WITHIN) ||
+        is_over(e, MARK_LOOK, MARK_MAX))
         nfa_free_edge(&s->n, from, strip_state(s, phase, e->to));
 }
 
