@@ -316,16 +316,18 @@ int check_plan(const void *message, struct error *err) {
     if (!all_below(p->release_slots, WIRE_MAX_SLOTS))
         return bad(err, "plan", "a released slot is out of bounds");
     if (p->row_token_counts.count != p->row_slots.count ||
-        (p->row_drafts.count && p->row_drafts.count != p->row_slots.count))
+        (p->row_drafts.count && p->row_drafts.count != p->row_slots.count) ||
+        (p->draft_counts.count && p->draft_counts.count != p->row_slots.count))
         return bad(err, "plan", "row columns differ in number");
     if (!all_below(p->row_slots, WIRE_MAX_SLOTS) || !all_unique(p->row_slots))
         return bad(err, "plan", "a row's slot is out of bounds or there twice");
     if (!all_within(p->row_token_counts, 1, WIRE_MAX_TOKENS) ||
-        !all_within(p->row_drafts, 0, WIRE_MAX_TOKENS))
+        !all_within(p->row_drafts, 0, WIRE_MAX_TOKENS) ||
+        !all_within(p->draft_counts, 0, WIRE_MAX_TOKENS))
         return bad(err, "plan", "a row's token count is out of bounds");
     uint64_t drafts = 0;
-    for (size_t i = 0; i < p->row_drafts.count; i++)
-        drafts += p->row_drafts.items[i];
+    for (size_t i = 0; i < p->draft_counts.count; i++)
+        drafts += p->draft_counts.items[i];
     if (drafts != p->draft_tokens.count)
         return bad(err, "plan", "drafts and their tokens differ in number");
     struct number_set admitted = {0};

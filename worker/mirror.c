@@ -211,7 +211,7 @@ static int plan_rows(struct mirror *m, const struct wire_plan *p, struct mirror_
                      struct error *err) {
     uint64_t total = 0;
     for (size_t i = 0; i < p->row_slots.count; i++) {
-        uint32_t drafts = p->row_drafts.count ? p->row_drafts.items[i] : 0;
+        uint32_t drafts = p->draft_counts.count ? p->draft_counts.items[i] : 0;
         int rc =
             plan_row(m, p->row_slots.items[i], p->row_token_counts.items[i], drafts, &rows[i], err);
         if (rc)

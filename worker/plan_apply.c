@@ -129,7 +129,7 @@ static void apply_slots(struct plan_apply *a, const struct wire_plan *p, const u
 static void put_drafts(struct plan_apply *a, const struct wire_plan *p, const struct flight *f) {
     struct loaded *l = a->loaded;
     const uint32_t *at = p->draft_tokens.ids;
-    for (size_t i = 0; i < p->row_drafts.count; at += p->row_drafts.items[i++]) {
+    for (size_t i = 0; i < p->draft_counts.count; at += p->draft_counts.items[i++]) {
         const struct mirror_row *row = &f->rows[i];
         if (row->draft_count)
             slots_draft(&l->slots, l->stream, row->slot, row->position + row->token_count,

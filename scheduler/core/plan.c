@@ -126,7 +126,7 @@ static void add_row(struct sched *s, struct step *step, struct sequence *q, uint
     q->draft.in_flight = draft_count;
     vec_push(&b->row_slots, q->slot);
     vec_push(&b->row_token_counts, token_count);
-    vec_push(&b->row_drafts, draft_count);
+    vec_push(&b->draft_counts, draft_count);
     add_new_blocks(b, q, row);
     if (q->state == SEQ_PLACED) {
         vec_push(&b->admitted, q);
@@ -399,7 +399,7 @@ static void send_plan(struct sched *s, struct replica *r, const struct flight *f
         .new_block_ids = {b->new_ids.items, b->new_ids.count},
         .row_slots = {b->row_slots.items, b->row_slots.count},
         .row_token_counts = {b->row_token_counts.items, b->row_token_counts.count},
-        .row_drafts = {b->row_drafts.items, flight->draft_total ? b->row_drafts.count : 0},
+        .draft_counts = {b->draft_counts.items, flight->draft_total ? b->draft_counts.count : 0},
         .draft_tokens = {b->draft_tokens.items, b->draft_tokens.count},
         .sealed_ids = {b->sealed_ids.items, b->sealed_ids.count},
         .sealed_hashes = {b->sealed_hashes.items, b->sealed_hashes.count},
@@ -412,7 +412,7 @@ static void send_plan(struct sched *s, struct replica *r, const struct flight *f
 }
 
 static void reset(struct plan_build *b) {
-    b->admits.count = b->row_slots.count = b->row_token_counts.count = b->row_drafts.count =
+    b->admits.count = b->row_slots.count = b->row_token_counts.count = b->draft_counts.count =
         b->draft_tokens.count = b->new_rows.count = b->new_groups.count = 0;
     b->op_kinds.count = b->op_groups.count = b->op_sources.count = b->op_targets.count = 0;
     b->new_ids.count = b->sealed_ids.count = b->sealed_hashes.count = b->prefills.count =
@@ -494,7 +494,7 @@ void plan_release(struct sched *s) {
     vec_release(&b->op_sources);
     vec_release(&b->op_targets);
     vec_release(&b->row_token_counts);
-    vec_release(&b->row_drafts);
+    vec_release(&b->draft_counts);
     vec_release(&b->draft_tokens);
     vec_release(&b->new_rows);
     vec_release(&b->new_groups);

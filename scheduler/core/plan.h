@@ -13,7 +13,7 @@ struct plan_build {
     VEC(struct wire_admit) admits;
     VEC(uint32_t) row_slots;
     VEC(uint32_t) row_token_counts;
-    VEC(uint32_t) row_drafts;
+    VEC(uint32_t) draft_counts;
     VEC(uint32_t) draft_tokens;
     VEC(uint32_t) new_rows;
     VEC(uint32_t) new_groups;

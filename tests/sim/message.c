@@ -91,7 +91,7 @@ void message_set_plan(struct message *m, const struct wire_plan *from) {
     size_t bytes = SPAN_BYTES(to->release_slots) + room(to->admit_count * sizeof *to->admits) +
                    3 * SPAN_BYTES(to->new_block_rows) + 2 * SPAN_BYTES(to->row_slots) +
                    SPAN_BYTES(to->sealed_ids) + SPAN_BYTES(to->sealed_hashes) +
-                   room(to->comm_id.len) + SPAN_BYTES(to->row_drafts) +
+                   room(to->comm_id.len) + SPAN_BYTES(to->draft_counts) +
                    TOKEN_BYTES(to->draft_tokens) + 4 * SPAN_BYTES(to->op_kinds);
     for (size_t i = 0; i < to->admit_count; i++)
         bytes += TOKEN_BYTES(to->admits[i].tokens) + 2 * SPAN_BYTES(to->admits[i].block_ids) +
@@ -115,7 +115,7 @@ void message_set_plan(struct message *m, const struct wire_plan *from) {
     KEEP_SPAN(m, to->new_block_ids);
     KEEP_SPAN(m, to->row_slots);
     KEEP_SPAN(m, to->row_token_counts);
-    KEEP_SPAN(m, to->row_drafts);
+    KEEP_SPAN(m, to->draft_counts);
     KEEP_TOKENS(m, to->draft_tokens);
     KEEP_SPAN(m, to->sealed_ids);
     KEEP_SPAN(m, to->sealed_hashes);

@@ -361,13 +361,13 @@ struct outcome {
     uint32_t counts[SLOTS], finishes[SLOTS], tokens[SLOTS + DRAFTS], token_count;
 };
 
-static struct tokens row_drafts(const struct wire_plan *plan, size_t row) {
+static struct tokens drafts_of(const struct wire_plan *plan, size_t row) {
     const uint32_t *at = plan->draft_tokens.ids;
-    if (!plan->row_drafts.count)
+    if (!plan->draft_counts.count)
         return (struct tokens){0};
     for (size_t i = 0; i < row; i++)
-        at += plan->row_drafts.items[i];
-    return (struct tokens){at, plan->row_drafts.items[row]};
+        at += plan->draft_counts.items[i];
+    return (struct tokens){at, plan->draft_counts.items[row]};
 }
 
 /* What is computed of drafts is written, right or wrong; all of them may turn out to be right, and then a
@@ -403,7 +403,7 @@ static uint32_t sample(struct world *w, struct fake_slot *slot, size_t row, stru
 
 static bool compute_row(struct world *w, struct fake_worker *worker, const struct wire_plan *plan,
                         size_t row, struct outcome *out) {
-    struct tokens drafts = row_drafts(plan, row);
+    struct tokens drafts = drafts_of(plan, row);
     uint32_t count = plan->row_token_counts.items[row];
     MUST(w, plan->row_slots.items[row] < worker->slot_count, "a row's slot is out of range");
     struct fake_slot *slot = &worker->slots[plan->row_slots.items[row]];

@@ -269,7 +269,8 @@ static inline void agree_plan(struct arena *arena, struct wire_plan *p) {
     p->row_slots = random_unique(arena, rows, WIRE_MAX_SLOTS);
     p->row_token_counts = random_u32s(arena, rows, 1, WIRE_MAX_TOKENS);
     p->row_drafts = random_u32s(arena, random_below(2) ? rows : 0, 0, 8);
-    p->draft_tokens = random_tokens(arena, sum_of(p->row_drafts));
+    p->draft_counts = random_u32s(arena, random_below(2) ? rows : 0, 0, 8);
+    p->draft_tokens = random_tokens(arena, sum_of(p->draft_counts));
     p->new_block_rows = random_u32s(arena, blocks, 0, (uint32_t)rows - (rows != 0));
     p->new_block_groups = random_u32s(arena, blocks, 0, WIRE_MAX_GROUPS - 1);
     p->new_block_ids = random_u32s(arena, blocks, 0, WIRE_MAX_BLOCKS - 1);

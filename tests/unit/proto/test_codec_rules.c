@@ -247,7 +247,8 @@ TEST(rules_of_a_plan) {
                                    .new_block_ids = U32S(0, BLOCK),
                                    .row_slots = U32S(0, SLOT),
                                    .row_token_counts = U32S(1, WIRE_MAX_TOKENS),
-                                   .row_drafts = U32S(0, 2),
+                                   .row_drafts = U32S(0, WIRE_MAX_TOKENS),
+                                   .draft_counts = U32S(0, 2),
                                    .draft_tokens = {(const uint32_t[]){7, 8}, 2},
                                    .sealed_ids = U32S(0, BLOCK),
                                    .sealed_hashes = {IDS, 2}};
@@ -256,10 +257,13 @@ TEST(rules_of_a_plan) {
     JUDGE(plan, PLAN, m.release_slots = U32S(SLOT + 1, 0), "a released slot");
     JUDGE(plan, PLAN, m.row_token_counts.count = 1, "row columns differ");
     JUDGE(plan, PLAN, m.row_drafts.count = 1, "row columns differ");
-    JUDGE(plan, PLAN, (m.row_drafts = NO_U32S, m.draft_tokens.count = 0), NULL);
-    JUDGE(plan, PLAN, m.row_drafts = NO_U32S, "drafts and their tokens");
+    JUDGE(plan, PLAN, m.row_drafts = NO_U32S, NULL);
+    JUDGE(plan, PLAN, m.draft_counts.count = 1, "row columns differ");
+    JUDGE(plan, PLAN, (m.draft_counts = NO_U32S, m.draft_tokens.count = 0), NULL);
+    JUDGE(plan, PLAN, m.draft_counts = NO_U32S, "drafts and their tokens");
     JUDGE(plan, PLAN, m.draft_tokens.count = 1, "drafts and their tokens");
-    JUDGE(plan, PLAN, m.row_drafts = U32S(1, 2), "drafts and their tokens");
+    JUDGE(plan, PLAN, m.draft_counts = U32S(1, 2), "drafts and their tokens");
+    JUDGE(plan, PLAN, m.draft_counts = U32S(0, WIRE_MAX_TOKENS + 1), "a row's token count");
     JUDGE(plan, PLAN, m.row_slots = U32S(SLOT + 1, 0), "a row's slot");
     JUDGE(plan, PLAN, m.row_slots = U32S(SLOT, SLOT), "a row's slot");
     JUDGE(plan, PLAN, m.row_token_counts = U32S(1, 0), "a row's token count");

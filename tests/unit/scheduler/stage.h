@@ -243,7 +243,7 @@ static inline void stage_on_plan(void *ctx, struct u128s ranks, const struct wir
     CHECK(result.row_count <= 64 && plan->draft_tokens.count <= STAGE_DRAFTS);
     const uint32_t *drafts = plan->draft_tokens.ids;
     for (size_t i = 0; i < result.row_count; i++) {
-        uint32_t count = plan->row_drafts.count ? plan->row_drafts.items[i] : 0;
+        uint32_t count = plan->draft_counts.count ? plan->draft_counts.items[i] : 0;
         result.slots[i] = plan->row_slots.items[i];
         stage_compute_row(w, &result, i, plan->row_token_counts.items[i],
                           (struct tokens){drafts, count});

@@ -164,7 +164,7 @@ static inline struct wire_plan planner_plan(struct planner *p) {
         .new_block_ids = {p->new_ids.items, p->new_ids.count},
         .row_slots = {p->rows.items, p->rows.count},
         .row_token_counts = {p->counts.items, p->counts.count},
-        .row_drafts = {p->drafts.items, p->draft_tokens.count ? p->drafts.count : 0},
+        .draft_counts = {p->drafts.items, p->draft_tokens.count ? p->drafts.count : 0},
         .draft_tokens = {p->draft_tokens.items, p->draft_tokens.count}};
 }
 

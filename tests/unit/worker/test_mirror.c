@@ -87,7 +87,7 @@ static void draft_guesses(struct stage *t, uint32_t count, uint32_t token) {
     d->row_guesses[at] = count;
     for (uint32_t i = 0; i < count; i++)
         d->guesses[d->plan.draft_tokens.count + i] = token;
-    d->plan.row_drafts = (struct u32s){d->row_guesses, at + 1};
+    d->plan.draft_counts = (struct u32s){d->row_guesses, at + 1};
     d->plan.draft_tokens = (struct tokens){d->guesses, d->plan.draft_tokens.count + count};
 }
 
