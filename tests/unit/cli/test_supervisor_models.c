@@ -165,7 +165,7 @@ TEST(supervisor_models_a_worker_that_was_ready_can_start) {
         struct child *workers[2];
         for (uint32_t i = 0; i < 2; i++) {
             workers[i] = mem_alloc(sizeof *workers[i]);
-            *workers[i] = (struct child){.role = CHILD_WORKER, .idx = i, .pidfd = -1};
+            *workers[i] = (struct child){.role = CHILD_WORKER, .idx = 2 * i, .pidfd = -1};
             workers[i]->is_ours = true;
             vec_push(&t.s.children, workers[i]);
         }
