@@ -128,12 +128,12 @@ static void apply_slots(struct plan_apply *a, const struct wire_plan *p, const u
 /* The plan's drafts, behind the known tokens of their slots. */
 static void put_drafts(struct plan_apply *a, const struct wire_plan *p, const struct flight *f) {
     struct loaded *l = a->loaded;
-    const uint32_t *at = p->draft_tokens.ids;
+    size_t at = 0;
     for (size_t i = 0; i < p->draft_counts.count; at += p->draft_counts.items[i++]) {
         const struct mirror_row *row = &f->rows[i];
         if (row->draft_count)
             slots_draft(&l->slots, l->stream, row->slot, row->position + row->token_count,
-                        (struct tokens){at, row->draft_count});
+                        (struct tokens){p->draft_tokens.ids + at, row->draft_count});
     }
 }
 
