@@ -79,4 +79,9 @@ enum { WIRE_NO_LOGPROBS = UINT32_MAX }; /* a token's count in `tops`: it has non
 
 #include "wire_messages.h" /* made from trireme.proto */
 
+/* May a sequence have some tokens alone, or never some words? WIRE_FEATURE_TOKEN_LISTS. */
+static inline bool sampling_has_lists(const struct wire_sampling *sampling) {
+    return sampling->allowed.len || sampling->bad_words.count;
+}
+
 #endif

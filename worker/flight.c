@@ -131,13 +131,14 @@ static void finish_row(struct flight *f, struct mirror *mirror, uint32_t i, stru
         f->finishes[i] = pool_row(f, i, t);
     if (s == ROW_NONE)
         return;
-    uint32_t status = f->out.status[s], last = s + row->draft_count;
-    for (; status != SAMPLE_NONFINITE && status != SAMPLE_WASTED; status = f->out.status[s]) {
+    uint32_t status, end = s + 1 + row->draft_count;
+    do {
+        status = f->out.status[s];
+        if (status == SAMPLE_NONFINITE || status == SAMPLE_WASTED)
+            break;
         f->token_counts[i]++;
         add_token(f, s, t);
-        if (status != SAMPLE_TOKEN || s++ == last)
-            break;
-    }
+    } while (status == SAMPLE_TOKEN && ++s < end);
     if (row->draft_count && mirror)
         mirror_accept_drafts(mirror, row->slot, row->admission, MAX(f->token_counts[i], 1) - 1);
     if (status == SAMPLE_WASTED && f->token_counts[i])

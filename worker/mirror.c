@@ -130,17 +130,16 @@ static bool admit_fails(const struct mirror *m, const struct wire_admit *a) {
 }
 
 static void admit(struct mirror *m, const struct wire_admit *a, uint64_t admission) {
-    m->next[a->slot] =
-        (struct mirror_slot){.admission = admission,
-                             .token_count = (uint32_t)a->tokens.count,
-                             .computed_count = a->computed_count,
-                             .prompt_count = a->prompt_count,
-                             .block_count = (uint32_t)a->block_ids.count,
-                             .failed = admit_fails(m, a),
-                             .embeds = admit_embeds(a),
-                             .constrained = !u128_is_zero(a->grammar) || a->sampling.allowed.len ||
-                                            a->sampling.bad_words.count,
-                             .first_count = a->sampling.first_count};
+    m->next[a->slot] = (struct mirror_slot){.admission = admission,
+                                            .token_count = (uint32_t)a->tokens.count,
+                                            .computed_count = a->computed_count,
+                                            .prompt_count = a->prompt_count,
+                                            .block_count = (uint32_t)a->block_ids.count,
+                                            .failed = admit_fails(m, a),
+                                            .embeds = admit_embeds(a),
+                                            .constrained = !u128_is_zero(a->grammar) ||
+                                                           sampling_has_lists(&a->sampling),
+                                            .first_count = a->sampling.first_count};
 }
 
 static int add_new_blocks(struct mirror *m, const struct wire_plan *p, uint32_t *added_at,

@@ -8,8 +8,9 @@
  * its slot; rows planned on it since then are wasted.
  *
  * What a plan gets wrong structurally (a gap, an id out of bounds, a row on an unknown slot, more
- * rows than a step holds, drafts where none may be) refuses the whole plan and changes nothing. What is wrong with one
- * sequence alone (a token past the vocabulary, a table too short) fails that sequence.
+ * rows than a step holds, drafts where none may be) refuses the whole plan and changes nothing. What
+ * is wrong with one sequence alone (a token past the vocabulary, a table too short) fails that
+ * sequence.
  *
  * It also remembers which blocks hold sealed content: plans say so, and it is forgotten when
  * a block is handed out to be written.

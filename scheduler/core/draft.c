@@ -21,11 +21,10 @@ void draft_drop(struct sequence *q) {
 /* May its rows have any at all? What a constraint allows is made on the host, one token at a time. */
 static bool is_able(const struct sched *s, const struct sequence *q) {
     const struct request *request = q->request;
-    const struct wire_sampling *sampling = &request->sampling;
     return s->config.drafts && q->replica->draft_max && q->state == SEQ_RUNNING &&
            !request_embeds(request) && !request_is_probe(request) &&
-           u128_is_zero(request->grammar_hash) && !sampling->allowed.len &&
-           !sampling->bad_words.count && !q->deaths && q->token_count > q->prompt_count;
+           u128_is_zero(request->grammar_hash) && !sampling_has_lists(&request->sampling) &&
+           !q->deaths && q->token_count > q->prompt_count;
 }
 
 /* ---- Whether it pays ---- */
@@ -122,7 +121,7 @@ bool draft_holds(const struct sched *s, const struct replica *r) {
 
 uint32_t draft_take(const struct sched *s, const struct sequence *q, uint32_t most, uint32_t *out) {
     const struct sequence_draft *d = &q->draft;
-    if (!d->due || q->rows_in_flight || q->tokens_hi != q->token_count || !is_able(s, q))
+    if (q->rows_in_flight)
         return 0;
     /* a token follows the last of them */
     uint32_t room = q->max_total - q->token_count - 1, known = q->token_count - d->from,

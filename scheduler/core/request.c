@@ -111,8 +111,7 @@ static size_t blob_bytes(const struct wire_submit *submit) {
 
 /* Of a worker: without them it would pass over a part of the request and say nothing. */
 static uint64_t features_needed(const struct wire_submit *submit) {
-    bool lists = submit->sampling.allowed.len || submit->sampling.bad_words.count;
-    return lists ? WIRE_FEATURE_TOKEN_LISTS : 0;
+    return sampling_has_lists(&submit->sampling) ? WIRE_FEATURE_TOKEN_LISTS : 0;
 }
 
 /* The hash covers the kind too. The key keeps clients from making two grammars one. */
