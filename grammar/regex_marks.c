@@ -12,10 +12,15 @@ uint32_t regex_anything(struct builder *b) {
     return expr_repeat(b, expr_chars(b, &(struct code_range){0, CODE_MAX}, 1), 0, REPEAT_NO_END);
 }
 
+/* Whether an edge is over some symbol of lo to hi. */
+static bool is_over(const struct fa_edge *edge, uint32_t lo, uint32_t hi) {
+    return edge->lo <= hi && edge->hi >= lo;
+}
+
 /* Whether an edge of d is over one of these symbols. */
 static bool has_symbols(const struct dfa *d, uint32_t lo, uint32_t hi) {
     for (size_t i = 0; i < d->edges.count; i++)
-        if (d->edges.items[i].lo <= hi && d->edges.items[i].hi >= lo)
+        if (is_over(&d->edges.items[i], lo, hi))
             return true;
     return false;
 }
@@ -201,11 +206,6 @@ static uint32_t strip_state(struct strip *s, enum phase phase, uint32_t state) {
     s->n.labels.items[*at] = s->d->states.items[state].label;
     vec_push(&s->open, ((struct fa_edge){phase, state, *at}));
     return *at;
-}
-
-/* Whether an edge is over some symbol of lo to hi. */
-static bool is_over(const struct fa_edge *edge, uint32_t lo, uint32_t hi) {
-    return edge->lo <= hi && edge->hi >= lo;
 }
 
 static void strip_edge(struct strip *s, enum phase phase, uint32_t from, const struct fa_edge *e) {
