@@ -157,22 +157,10 @@ static void add_regex_replaced(const struct decoder_step *s, struct bytes text, 
     struct regex_run run = {0};
     size_t done = 0, at = 0, begin, end;
     regex_run_allow(&run, text.len + 1);
-    while (at <= text.len && regex_run_find(&run, &s->regex, text, at, &begin, &end, NULL) > 0) {
-        uint32_t cp;
-        if (begin == end && begin == done && done) { /* right behind a match: no match */
-            if (at == text.len)
-                break;
-            at += unicode_next(text.data + at, &cp);
-            continue;
-        }
+    while (regex_run_next(&run, &s->regex, text, &at, done, &begin, &end) > 0) {
         buf_add(out, text.data + done, begin - done);
         buf_add(out, s->b, s->b_len);
-        done = at = end;
-        if (end > begin)
-            continue;
-        if (at == text.len)
-            break;
-        at += unicode_next(text.data + at, &cp);
+        done = end;
     }
     buf_add(out, text.data + done, text.len - done);
     regex_run_release(&run);

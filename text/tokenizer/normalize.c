@@ -222,26 +222,14 @@ static bool nmt(struct bytes s, struct buf *out) {
 static bool replace_regex(const struct normalizer_step *step, struct bytes s, struct regex_run *run,
                           struct buf *out, struct normalizer_edits *edits) {
     size_t done = 0, at = 0, begin, end;
-    int rc = 0;
+    int rc;
     regex_run_allow(run, s.len);
-    while (at <= s.len && (rc = regex_run_find(run, &step->regex, s, at, &begin, &end, NULL)) > 0) {
-        uint32_t cp;
-        if (begin == end && begin == done && done) { /* right behind a match: no match */
-            if (at == s.len)
-                break;
-            at += unicode_next(s.data + at, &cp);
-            continue;
-        }
+    while ((rc = regex_run_next(run, &step->regex, s, &at, done, &begin, &end)) > 0) {
         buf_add(out, s.data + done, begin - done);
         buf_add(out, step->content, step->content_len);
         if (edits)
             vec_push(&edits->list, ((struct normalizer_edit){begin, end}));
-        done = at = end;
-        if (end > begin)
-            continue;
-        if (at == s.len)
-            break;
-        at += unicode_next(s.data + at, &cp);
+        done = end;
     }
     buf_add(out, s.data + done, s.len - done);
     return rc >= 0;

@@ -3,6 +3,8 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
+#include "text/unicode.h"
+
 enum { MATCH_LIMIT = 10 * 1000 * 1000, DEPTH_LIMIT = 100 * 1000, HEAP_LIMIT_KB = 64 * 1024 };
 /* So many bytes of an item, as it is spelled, count for one step of each byte that it looks at: of
  * a class some 15 are a range. */
@@ -87,4 +89,26 @@ int regex_run_find(struct regex_run *run, const struct regex *regex, struct byte
     *begin = offsets[0];
     *end = MAX(offsets[1], offsets[0]);
     return 1;
+}
+
+/* A character on, or behind the end. */
+static void step_on(struct bytes text, size_t *at) {
+    uint32_t cp;
+    *at += *at < text.len ? unicode_next(text.data + *at, &cp) : 1;
+}
+
+int regex_run_next(struct regex_run *run, const struct regex *regex, struct bytes text, size_t *at,
+                   size_t done, size_t *begin, size_t *end) {
+    for (; *at <= text.len; step_on(text, at)) {
+        int rc = regex_run_find(run, regex, text, *at, begin, end, NULL);
+        if (rc <= 0)
+            return rc;
+        if (*begin == *end && *begin == done && done)
+            continue;
+        *at = *end;
+        if (*begin == *end)
+            step_on(text, at);
+        return 1;
+    }
+    return 0;
 }

@@ -50,5 +50,9 @@ void regex_run_release(struct regex_run *run);
  * ERR_LIMIT: one match takes too long, or all of them take more steps than are allowed. */
 MUST_CHECK int regex_run_find(struct regex_run *run, const struct regex *regex, struct bytes text,
                               size_t at, size_t *begin, size_t *end, struct error *err);
+/* The next match that is to be replaced, as regex_run_find from *at on, which goes on behind it: 0 at
+ * first. `done` is where the last one ended, 0: there was none; an empty match right there is none. */
+MUST_CHECK int regex_run_next(struct regex_run *run, const struct regex *regex, struct bytes text,
+                              size_t *at, size_t done, size_t *begin, size_t *end);
 
 #endif
