@@ -1,8 +1,9 @@
 /*
  * POST /api/chat and /api/generate: the fields of Ollama's requests.
  *
- * What samples stands in `options`, an object of its own; some clients say it beside that, where it means the same. A stream is the default. A prompt of
- * /api/generate is one user message unless it is raw. A request that asks nothing (no messages, no
+ * What samples stands in `options`, an object of its own; some clients say it beside that, where it
+ * means the same. A stream is the default. A prompt of /api/generate is one user message unless it is
+ * raw. A request that asks nothing (no messages, no
  * prompt) is how clients load a model: genreq_asks_nothing.
  */
 #include "gateway/fields/allowed_tools.h"
