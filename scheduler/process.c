@@ -58,7 +58,10 @@ static int make_core(struct process *p, struct error *err) {
     config.step_tokens = (uint32_t)s->step_tokens;
     config.chunk_tokens = (uint32_t)s->chunk_tokens;
     config.drafts = (uint32_t)s->drafts;
-    config.itl_target_ms = (int32_t)s->itl_target_ms;
+    if (s->itl_target_ms == OPTION_WORD)
+        config.itl_auto = true; /* up to the core's bound */
+    else
+        config.itl_target_ms = (int32_t)s->itl_target_ms;
     config.resume_credits = (uint32_t)s->resume_credits;
     config.poison_deaths = (uint32_t)s->poison_deaths;
     config.silence_drop_ms = (int32_t)s->gateway_drop_ms;

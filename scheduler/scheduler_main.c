@@ -78,12 +78,12 @@ static const struct option_row rows[] = {
             "Most tokens that a step guesses ahead for a sequence (drafts): what followed where its last tokens stand earlier "
             "in it. The answer is the same, fewer steps make it. On the CPU alone, and not for models that carry a state. "
             "0: none."),
-    ROW("itl-target", itl_target_ms, OPTION_DURATION, .fallback = "100ms", .min = 0, .max = 60000,
-        .unit = "ms",
+    ROW("itl-target", itl_target_ms, OPTION_DURATION, .fallback = "auto", .word = "auto", .min = 0,
+        .max = 60000, .unit = "ms",
         .help =
             "Inter-token latency that answers should keep while prompts are computed beside them: "
             "prompts are cut so that a step takes no longer. Still, prompts have half of its time, and 32 "
-            "tokens; 0: no bound."),
+            "tokens; 0: no bound; auto: three times what the step takes without prompts, 30ms to 100ms."),
     ROW("resume-credits", resume_credits, OPTION_INT, .fallback = "8", .min = 1, .max = 16384,
         .unit = "sequences",
         .help = "Resumed sequences that are recomputed at one time, each replica."),

@@ -280,6 +280,11 @@ static uint32_t pipeline_chunk(const struct replica *r) {
     return MAX(r->max_step_tokens / r->stage_count, 32u);
 }
 
+double plan_step_target_ms(const struct sched *s, double rows_ms) {
+    double longest = s->config.itl_target_ms;
+    return s->config.itl_auto ? MIN(MAX(3 * rows_ms, PLAN_STEP_LEAST_MS), longest) : longest;
+}
+
 uint32_t plan_chunk_tokens(const struct sched *s, const struct replica *r, uint32_t left,
                            uint32_t rows) {
     double cost = r->ms_per_prompt_token;
@@ -290,7 +295,7 @@ uint32_t plan_chunk_tokens(const struct sched *s, const struct replica *r, uint3
     if (!s->config.itl_target_ms || cost <= 0 || !rows)
         return left;
     double rows_ms = step_cost_rows_ms(&r->cost, rows),
-           ms = MAX(s->config.itl_target_ms - rows_ms, rows_ms),
+           ms = MAX(plan_step_target_ms(s, rows_ms) - rows_ms, rows_ms),
            most = MAX(ms / cost, (double)CHUNK_LEAST);
     return most < left ? (uint32_t)most : left;
 }

@@ -9,6 +9,8 @@
 #include "scheduler/core/sequence.h"
 
 /* Columns of the plan under construction; capacity stays. */
+enum { PLAN_STEP_LEAST_MS = 30 }; /* of itl_auto: shorter gaps nobody sees */
+
 struct plan_build {
     VEC(struct wire_admit) admits;
     VEC(uint32_t) row_slots;
@@ -34,9 +36,12 @@ struct plan_build {
 
 /* Most tokens that a step of this replica may have. */
 uint32_t plan_step_tokens(const struct sched *s, const struct replica *r);
+/* How long a step should take whose rows alone take rows_ms: itl_target_ms; with itl_auto three times
+ * rows_ms, at least PLAN_STEP_LEAST_MS and at most itl_target_ms. */
+double plan_step_target_ms(const struct sched *s, double rows_ms);
 /* Of so many left of them, what prompts may have beside so many rows that get a token each, by what
- * steps have cost: the step takes itl_target_ms, or prompts have as much time of it as the rows. A few
- * tokens they have in any case. */
+ * steps have cost: the step takes plan_step_target_ms, or prompts have as much time of it as the rows.
+ * A few tokens they have in any case. */
 uint32_t plan_chunk_tokens(const struct sched *s, const struct replica *r, uint32_t left,
                            uint32_t rows);
 /*

@@ -133,6 +133,7 @@ static void choose_calm(struct world *w) {
     if (mix(w->seed, 2) % 2) { /* steps that may be longer than they should */
         worker->max_step_tokens = 2 * MAX_CONTEXT;
         w->config.itl_target_ms = calm_step_ms(SLOTS + 32) + (int32_t)(mix(w->seed, 3) % 12);
+        w->config.itl_auto = mix(w->seed, 4) % 2;
     }
     worker->first = worker->place = 0;
     worker->tp = worker->pp = 1;

@@ -1,5 +1,6 @@
 #include "scheduler/core/core.h"
 #include "scheduler/core/models.h"
+#include "scheduler/core/plan.h"
 #include "stage.h"
 
 static struct stage *one_worker(const struct sched_config *config) {
@@ -768,23 +769,29 @@ TEST(policy_chunks_are_sized_for_the_steps_length) {
 }
 
 /* Beside many decoding rows a prompt gets what they leave of the step's length, or as much time as they
- * take, where that is more. */
+ * take, where that is more. Left to itself the step is three times as long as they take, within its
+ * bounds. */
 TEST(policy_prompts_get_what_decoding_rows_leave) {
     static const struct {
         int32_t target_ms;
-        uint32_t least, most; /* tokens of a step with 40 rows and the prompt, 1 ms each */
-    } ROWS[] = {{100, 90, 101}, {160, 145, 161}, {50, 73, 81}, {0, 250, 256}};
+        bool follows; /* itl_auto */
+        uint32_t row_count;
+        uint32_t least, most; /* tokens of a step with these rows and the prompt, 1 ms each */
+    } ROWS[] = {{100, false, 40, 90, 101}, {160, false, 40, 145, 161}, {50, false, 40, 73, 81},
+                {0, false, 40, 250, 256},  {300, true, 40, 108, 121},  {100, true, 40, 90, 101},
+                {50, true, 40, 73, 81},    {100, true, 5, 36, 38},     {0, true, 40, 250, 256}};
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
         struct sched_config config;
         sched_config_default(&config);
         config.itl_target_ms = ROWS[i].target_ms;
+        config.itl_auto = ROWS[i].follows;
         struct stage *stage = stage_new(&config);
         struct stage_worker *w = stage_worker(stage, 0);
         w->hello.slot_count = 64;
         w->group.block_count = 4096;
         w->ms_per_token = 1;
         EXPECT_EQ(stage_hello(stage, w), 0);
-        for (uint32_t idx = 0; idx < 40; idx++)
+        for (uint32_t idx = 0; idx < ROWS[i].row_count; idx++)
             stage_simple(stage, idx, 10, 300);
         for (int turn = 0; turn < 60; turn++) {
             stage_run(stage);
@@ -809,6 +816,26 @@ TEST(policy_prompts_get_what_decoding_rows_leave) {
                        steps);
         stage_finish(stage);
         EXPECT(stage_is_right(stage, 50, 0, 5));
+        stage_free(stage);
+    }
+}
+
+/* Left to itself a step is three times as long as its rows, within its bounds. */
+TEST(policy_steps_follow_what_their_rows_take) {
+    static const struct {
+        int32_t longest_ms;
+        bool follows;
+        double rows_ms, target_ms;
+    } ROWS[] = {{100, true, 0, 30},  {100, true, 10, 30},  {100, true, 11, 33},
+                {100, true, 33, 99}, {100, true, 34, 100}, {100, true, 200, 100},
+                {20, true, 11, 20},  {100, false, 11, 100}};
+    struct sched_config config;
+    sched_config_default(&config);
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        config.itl_target_ms = ROWS[i].longest_ms;
+        config.itl_auto = ROWS[i].follows;
+        struct stage *stage = stage_new(&config);
+        EXPECT(plan_step_target_ms(stage->s, ROWS[i].rows_ms) == ROWS[i].target_ms);
         stage_free(stage);
     }
 }
