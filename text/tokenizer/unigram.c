@@ -142,6 +142,7 @@ struct search {
     struct unigram_scratch *s;
     struct bytes piece;
     struct token_vec *out;
+    uint64_t steps; /* along the trie, of all places together */
     /* the last place that no token crosses, and the end of the one that reaches furthest */
     size_t from, reach;
     /* unknown characters whose token is still to be given out; both 0: none */
@@ -244,28 +245,48 @@ static ALWAYS_INLINE bool relax_tokens(struct search *x, bool single_precision, 
             single |= end - at == char_len;
         }
         if (end == len || !(edge->next >> (p[end] & 31) & 1))
-            return single;
+            break;
         edge = find_slot(u->edges, u->edge_slots, edge->node << 8 | p[end]);
         if (!edge->key)
-            return single;
+            break;
     }
+    x->steps += end - at;
+    return single;
 }
 
-/* False: a character is unknown, and there is no token for that. */
-static ALWAYS_INLINE bool viterbi_forward(struct search *x, bool single_precision) {
+static int refuse_unknown(struct error *err) {
+    return error_set(
+        err, ERR_INVALID,
+        "the text has characters that the model does not know, and it has no unknown token");
+}
+
+static int refuse_too_hard(struct error *err) {
+    return error_set(
+        err, ERR_LIMIT,
+        "the text is too hard for this model's vocabulary: its tokens are so long that "
+        "a search takes more than %d steps for each byte",
+        UNIGRAM_STEPS_BYTE);
+}
+
+static ALWAYS_INLINE int viterbi_forward(struct search *x, bool single_precision,
+                                         struct error *err) {
+    const uint64_t allowed = (uint64_t)x->piece.len * UNIGRAM_STEPS_BYTE + UNIGRAM_STEPS_PIECE;
     for (size_t at = 0, n; at < x->piece.len; at += n) {
         uint32_t cp;
         n = unicode_next(x->piece.data + at, &cp);
         if (at == x->reach && at)
             relax_edge(x, at);
-        if (relax_tokens(x, single_precision, at, n))
+        bool single = relax_tokens(x, single_precision, at, n);
+        if (x->steps > allowed)
+            return refuse_too_hard(err);
+        if (single)
             continue;
         if (x->u->unk_id == NONE)
-            return false;
+            return refuse_unknown(err);
         double score = x->s->steps.items[at - x->from].score + x->u->unk_score;
         relax(x, single_precision, at + n, score, at, x->u->unk_id);
     }
-    return true;
+    return 0;
 }
 
 int unigram_encode(const struct unigram *u, struct unigram_scratch *s, struct bytes piece,
@@ -274,10 +295,9 @@ int unigram_encode(const struct unigram *u, struct unigram_scratch *s, struct by
     struct search x = {.u = u, .s = s, .piece = piece, .out = out};
     s->steps.count = 0;
     vec_push(&s->steps, ((struct unigram_step){0, NONE, NONE}));
-    if (u->single_precision ? !viterbi_forward(&x, true) : !viterbi_forward(&x, false))
-        return error_set(
-            err, ERR_INVALID,
-            "the text has characters that the model does not know, and it has no unknown token");
+    int rc = u->single_precision ? viterbi_forward(&x, true, err) : viterbi_forward(&x, false, err);
+    if (rc)
+        return rc;
     relax_edge(&x, piece.len);
     flush_unknown(&x);
     return 0;

@@ -8,6 +8,10 @@
  * rounding is part of the result. A character that no token covers alone costs the lowest score -
  * 10 and is the unknown token; neighbours are fused.
  *
+ * A walk goes on as long as some token does: tokens of thousands of bytes, which no training
+ * makes, would cost n² steps of a text of their letters. The steps of a piece are bounded, and what
+ * takes more is refused. Tokens of up to UNIGRAM_STEPS_BYTE bytes never come near.
+ *
  * Threading: struct unigram is const after unigram_init; a scratch belongs to one thread at a time.
  */
 #ifndef TEXT_TOKENIZER_UNIGRAM_H
@@ -17,6 +21,8 @@
 #include "text/tokenizer/vocab.h"
 
 enum { UNIGRAM_NODES_MAX = 1 << 24 };
+/* Steps along the trie that a piece may take: so many for each byte, and so many besides. */
+enum { UNIGRAM_STEPS_BYTE = 256, UNIGRAM_STEPS_PIECE = 1 << 18 };
 
 struct unigram_edge {
     uint32_t key;  /* parent node << 8 | byte; 0: empty slot (the root's edges are in roots) */
@@ -66,7 +72,7 @@ void unigram_release(struct unigram *u);
 /* Gives back all memory; s is empty then. */
 void unigram_scratch_release(struct unigram_scratch *s);
 /* Appends the ids of one piece. ERR_INVALID: a character is unknown and the model has no unknown
- * token. */
+ * token. ERR_LIMIT: too many steps. */
 MUST_CHECK int unigram_encode(const struct unigram *u, struct unigram_scratch *s,
                               struct bytes piece, struct token_vec *out, struct error *err);
 

@@ -120,3 +120,49 @@ TEST(the_way_is_the_best_of_all) {
     }
     unigram_scratch_release(&scratch);
 }
+
+/* Tokens of 1 to `longest` letters a. */
+static void make_long_tokens(struct unigram *u, struct vocab *vocab, uint32_t longest) {
+    struct error err;
+    char *text = mem_alloc(longest);
+    double *scores = mem_calloc(longest, sizeof *scores);
+    memset(text, 'a', longest);
+    vocab_init(vocab);
+    for (uint32_t id = 0; id < longest; id++) {
+        scores[id] = -1;
+        EXPECT_EQ(vocab_add(vocab, bytes_of(text, id + 1), id, &err), 0);
+    }
+    vocab_seal(vocab, false);
+    EXPECT_EQ(unigram_init(u, vocab, scores, UINT32_MAX, false, NULL, &err), 0);
+    mem_free(text);
+}
+
+/* What becomes of `len` letters: so many tokens, or a refusal. */
+static void expect_letters(const struct unigram *u, size_t len, int wanted, size_t tokens) {
+    struct unigram_scratch scratch = {0};
+    struct token_vec out = {0};
+    struct error err;
+    char *text = mem_alloc(len);
+    memset(text, 'a', len);
+    EXPECT_EQ(unigram_encode(u, &scratch, bytes_of(text, len), &out, &err), wanted);
+    EXPECT(!wanted || strstr(err.text, "too hard"));
+    EXPECT(wanted || out.count == tokens);
+    vec_release(&out);
+    unigram_scratch_release(&scratch);
+    mem_free(text);
+}
+
+/* A vocabulary is a file that somebody made. Its tokens may be as long as it likes. */
+TEST(long_tokens_take_no_quadratic_time) {
+    struct vocab vocab;
+    struct unigram u;
+    make_long_tokens(&u, &vocab, UNIGRAM_STEPS_BYTE);
+    expect_letters(&u, 200 * UNIGRAM_STEPS_BYTE, 0, 200);
+    unigram_release(&u);
+    vocab_release(&vocab);
+    make_long_tokens(&u, &vocab, 4000);
+    expect_letters(&u, 700, 0, 1);
+    expect_letters(&u, 8000, ERR_LIMIT, 0);
+    unigram_release(&u);
+    vocab_release(&vocab);
+}
