@@ -267,7 +267,7 @@ static int make_prompt(const struct genreq *g, uint32_t i, const struct served_m
                        struct prepared *p, struct api_error *err) {
     struct token_vec *out = &p->prompts[i];
     if (g->infill.wanted)
-        return check_bytes(g, m, infill_bytes(g),
+        return check_bytes(g, m, infill_bytes(g) + (g->prompt_count ? g->prompts[i].text.len : 0),
                            g->dialect == GENREQ_INFILL ? "input_prefix" : "prompt", err)
                    ? -1
                    : infill_tokens(g, m->text->tokenizer, out, err);

@@ -95,12 +95,16 @@ TEST(a_prompt_past_the_context_is_refused_and_a_long_answer_cut) {
 /* Its bytes say that it is too long: it is refused before anybody tokenizes it, whatever the path. */
 TEST(a_text_too_long_by_its_bytes_is_not_tokenized) {
     static const struct {
-        const char *path, *before, *behind, *param;
+        const char *path, *before, *behind, *param, *code;
     } CASES[] = {
-        {"/v1/completions", "{\"prompt\":\"", "\"}", "prompt"},
-        {"/v1/completions", "{\"prompt\":[\"a\",\"", "\"]}", "prompt"},
+        {"/v1/completions", "{\"prompt\":\"", "\"}", "prompt", "context_length_exceeded"},
+        {"/v1/completions", "{\"prompt\":[\"a\",\"", "\"]}", "prompt", "context_length_exceeded"},
         {"/v1/chat/completions", "{\"messages\":[{\"role\":\"user\",\"content\":\"", "\"}]}",
-         "messages"},
+         "messages", "context_length_exceeded"},
+        {"/infill", "{\"input_suffix\":\"b\",\"input_prefix\":\"", "\"}", "input_prefix",
+         "exceed_context_size_error"},
+        {"/infill", "{\"input_suffix\":\"b\",\"input_prefix\":\"a\",\"prompt\":\"", "\"}",
+         "input_prefix", "exceed_context_size_error"},
     };
     struct world w;
     struct answer a;
@@ -116,7 +120,7 @@ TEST(a_text_too_long_by_its_bytes_is_not_tokenized) {
         buf_add_str(&body, CASES[i].behind);
         client_request(w.port, "POST", CASES[i].path, NULL, buf_text(&body), &a);
         EXPECT_EQ(a.status, 400);
-        EXPECT(strstr(buf_text(&a.body), "\"context_length_exceeded\""));
+        EXPECT(strstr(buf_text(&a.body), CASES[i].code));
         snprintf(said, sizeof said, "'%s' has 100", CASES[i].param);
         EXPECT(strstr(buf_text(&a.body), said));
         EXPECT(strstr(buf_text(&a.body), " tokens; this model's context is 200\""));
