@@ -317,6 +317,7 @@ static const struct special {
     {"Content-Type", true, NULL},
     {"Authorization", true, NULL},
     {"X-Api-Key", true, NULL},
+    {"Origin", true, NULL},
 };
 enum { SPECIAL_HOST_BIT = 1, SPECIAL_CODING_BIT = 4 };
 

@@ -9,17 +9,28 @@ static bool is_text(struct bytes a, const char *text) {
     return a.len == strlen(text) && strncasecmp((const char *)a.data, text, a.len) == 0;
 }
 
+/* Nothing, or a colon with the digits of a port, perhaps none of them. */
+static bool is_port(struct bytes text) {
+    for (size_t i = 1; i < text.len; i++)
+        if (text.data[i] < '0' || text.data[i] > '9')
+            return false;
+    return !text.len || text.data[0] == ':';
+}
+
 /* Without the port; the address in brackets without them. Empty: no name. */
 static struct bytes name_of(struct bytes host) {
+    if (!host.len)
+        return host;
+    bool in_brackets = host.data[0] == '[';
     size_t len = 0;
-    if (host.len && host.data[0] == '[') {
-        while (len < host.len && host.data[len] != ']')
-            len++;
-        return len < host.len ? bytes_of(host.data + 1, len - 1) : bytes_of(NULL, 0);
-    }
-    while (len < host.len && host.data[len] != ':')
+    while (len < host.len && host.data[len] != (in_brackets ? ']' : ':'))
         len++;
-    return bytes_of(host.data, len);
+    if (in_brackets && len == host.len)
+        return bytes_of(NULL, 0);
+    size_t end = len + in_brackets;
+    if (!is_port(bytes_of(host.data + end, host.len - end)))
+        return bytes_of(NULL, 0);
+    return in_brackets ? bytes_of(host.data + 1, len - 1) : bytes_of(host.data, len);
 }
 
 /* localhost, what browsers take for it (RFC 6761, 6.3), and addresses of the loopback. */

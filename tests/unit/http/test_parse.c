@@ -235,6 +235,7 @@ static const struct framing_case cases[] = {
          "GET / 1.1 ka []"),
     CASE("repeated Authorization",
          "GET / HTTP/1.1\r\n" H "Authorization: a\r\nauthorization: b\r\n\r\n", "400"),
+    CASE("repeated Origin", "GET / HTTP/1.1\r\n" H "Origin: a\r\nOrigin: b\r\n\r\n", "400"),
     CASE("repeated X-Api-Key", "GET / HTTP/1.1\r\n" H "X-Api-Key: a\r\nx-api-key: b\r\n\r\n",
          "400"),
     CASE("repeated Content-Type",
