@@ -24,6 +24,7 @@
     X(SSL_CTX_load_verify_file)                                                                    \
     X(SSL_CTX_new)                                                                                 \
     X(SSL_CTX_set_alpn_select_cb)                                                                  \
+    X(SSL_CTX_set_cipher_list)                                                                     \
     X(SSL_CTX_set_default_passwd_cb)                                                               \
     X(SSL_CTX_set_default_passwd_cb_userdata)                                                      \
     X(SSL_CTX_set_default_verify_paths)                                                            \
@@ -76,6 +77,7 @@ MUST_CHECK int tls_openssl_open(struct error *err);
 #define SSL_CTX_load_verify_file               tls_calls.SSL_CTX_load_verify_file_at
 #define SSL_CTX_new                            tls_calls.SSL_CTX_new_at
 #define SSL_CTX_set_alpn_select_cb             tls_calls.SSL_CTX_set_alpn_select_cb_at
+#define SSL_CTX_set_cipher_list                tls_calls.SSL_CTX_set_cipher_list_at
 #define SSL_CTX_set_default_passwd_cb          tls_calls.SSL_CTX_set_default_passwd_cb_at
 #define SSL_CTX_set_default_passwd_cb_userdata tls_calls.SSL_CTX_set_default_passwd_cb_userdata_at
 #define SSL_CTX_set_default_verify_paths       tls_calls.SSL_CTX_set_default_verify_paths_at

@@ -137,6 +137,11 @@ def agrees_on_protocols(s):
         session = t.session
     with context.wrap_socket(socket.create_connection(("127.0.0.1", s.port), 10), server_hostname="localhost", session=session) as t:
         assert t.session_reused, "no session ticket was taken"
+    for old in ("AES128-SHA", "ECDHE-ECDSA-AES128-SHA256", "ALL:!AESGCM:!CHACHA20"):
+        context = s.trust()
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers(old)
+        fails(lambda: s.connect(context), "handshake failure")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(s.certificate.cert)
     context.set_ciphers("ALL:@SECLEVEL=0")

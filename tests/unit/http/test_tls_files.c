@@ -127,7 +127,8 @@ TEST(sessions_are_as_the_contract_says) {
     __typeof__(SSL_get_SSL_CTX) *settings_of = dlsym(lib, "SSL_get_SSL_CTX");
     __typeof__(SSL_get_options) *options_of = dlsym(lib, "SSL_get_options");
     __typeof__(SSL_CTX_ctrl) *setting = dlsym(lib, "SSL_CTX_ctrl");
-    EXPECT(settings_of && options_of && setting);
+    __typeof__(SSL_get_cipher_list) *cipher = dlsym(lib, "SSL_get_cipher_list");
+    EXPECT(settings_of && options_of && setting && cipher);
     SSL_CTX *settings = settings_of(session);
     EXPECT_EQ(setting(settings, SSL_CTRL_GET_SESS_CACHE_MODE, 0, NULL), SSL_SESS_CACHE_OFF);
     EXPECT_EQ(setting(settings, SSL_CTRL_GET_MIN_PROTO_VERSION, 0, NULL), TLS1_2_VERSION);
@@ -135,6 +136,12 @@ TEST(sessions_are_as_the_contract_says) {
     uint64_t wanted =
         SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION | SSL_OP_CIPHER_SERVER_PREFERENCE;
     EXPECT_EQ(options_of(session) & (wanted | SSL_OP_NO_TICKET), wanted);
+    int ciphers = 0;
+    for (const char *name; (name = cipher(session, ciphers)); ciphers++)
+        EXPECT(
+            !strncmp(name, "TLS_", 4) || /* of TLS 1.3 */
+            (!strncmp(name, "ECDHE-", 6) && (strstr(name, "-GCM-") || strstr(name, "CHACHA20"))));
+    EXPECT(ciphers > 0);
     bufferevent_free(bev);
     http_tls_end(&session);
     EXPECT(!session);
