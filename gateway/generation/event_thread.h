@@ -55,8 +55,9 @@ struct event_thread {
     struct generation *opened; /* opened in this turn, not yet tried; NULL: none */
     struct outbox outbox;
     int64_t now_us, now_ms; /* of this turn */
-    int64_t busy_ms;       /* thread 0: when there was last something to do; 0: calm since a trim */
-    int64_t output_tokens; /* taken and not yet in the metrics */
+    int64_t busy_ms; /* thread 0: when there was last something to do; 0: calm since a trim */
+    uint32_t connections_most; /* thread 0: at once, since half of them left */
+    int64_t output_tokens;     /* taken and not yet in the metrics */
     VEC(struct health_waiter) health;
     struct follower *followers;             /* of response_calls.h */
     struct model_follower *model_followers; /* of model_events.h */

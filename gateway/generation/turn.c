@@ -158,13 +158,26 @@ void turn_start_opened(struct event_thread *thread) {
         generation_try(gen);
 }
 
+/* A crowd of connections leaves buffers as one of requests does, those of TLS above all. */
+static bool a_crowd_has_left(struct event_thread *thread) {
+    enum { CROWD = 64 };
+    uint32_t count = http_server_connection_count(thread->gw->http),
+             most = thread->connections_most;
+    if (count >= most / 2) {
+        thread->connections_most = MAX(most, count);
+        return false;
+    }
+    thread->connections_most = count;
+    return most >= CROWD;
+}
+
 /* What a crowd left in the heap goes back to the system once it is calm: free() keeps it. */
 static void trim(struct event_thread *thread) {
     enum { CALM_MS = 2000 };
     struct gateway *gw = thread->gw;
     if (thread->idx != 0)
         return;
-    if (atomic_load(&gw->open_count) || answer_room_taken(gw->room)) {
+    if (a_crowd_has_left(thread) || atomic_load(&gw->open_count) || answer_room_taken(gw->room)) {
         thread->busy_ms = thread->now_ms;
         return;
     }

@@ -244,6 +244,18 @@ def reads_no_files_elsewhere(s):
         shutil.rmtree(folder)
 
 
+def gives_back_what_a_crowd_took(s):
+    """600 connections take some 16 KB each; once they are gone, most of it is the system's again."""
+    gateway, context = s.pids("gateway")[0], s.trust()
+    before = resident_bytes(gateway)
+    crowd = [s.connect(context) for _ in range(600)]
+    took = resident_bytes(gateway) - before
+    for c in crowd:
+        c.close()
+    assert took > 4e6, f"600 connections took {took} bytes"
+    s.wait(lambda: resident_bytes(gateway) - before < took / 2, 20, "less memory without the crowd")
+
+
 def subject_or_none(s):
     try:
         return s.subject()
@@ -291,6 +303,7 @@ def test_https():
         tells_commands_to_use_https(s)
         commands_speak_https(s)
         note = python_client_speaks_https(s)
+        gives_back_what_a_crowd_took(s)
         takes_a_new_certificate(s)
         reads_no_files_elsewhere(s)
         gateway = s.pids("gateway")
