@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 enum { BACKOFF_FIRST_MS = 100, BACKOFF_MAX_MS = 5000, HEALTHY_MS = 10000 };
+enum { EARLY_MS = 1000, EARLY_KILLS = 5, KILLED_BACKOFF_MAX_MS = 1000 };
 
 static const char *const ROLE_NAMES[CHILD_ROLE_COUNT] = {"gateway", "scheduler", "worker"};
 
@@ -238,11 +239,12 @@ int64_t child_restart_delay(struct child *c, const struct child_exit *e, int64_t
         c->backoff_ms = 0;
     c->failed_starts = lived || !e->known || e->signal || !e->code ? 0 : c->failed_starts + 1;
     c->gave_up = e->known && !e->signal && !e->fault && exit_is_hopeless(e->code);
+    c->early_kills = killed && now_ms - c->started_ms < EARLY_MS ? c->early_kills + 1 : 0;
     int64_t delay = c->backoff_ms;
-    if (killed)
+    if (killed && c->early_kills <= EARLY_KILLS)
         return 0;
     c->backoff_ms = MIN(MAX(c->backoff_ms * 2, (int64_t)BACKOFF_FIRST_MS), (int64_t)BACKOFF_MAX_MS);
-    return delay;
+    return killed ? MIN(delay, (int64_t)KILLED_BACKOFF_MAX_MS) : delay;
 }
 
 bool child_is_hopeless(const struct child *c) {

@@ -50,7 +50,8 @@ struct child {
     int64_t backoff_ms;
     /* ends with an exit code of its own, in a row, each soon after its start */
     uint32_t failed_starts;
-    bool gave_up; /* it said itself that another start is of no use (base/exit_reason.h) */
+    uint32_t early_kills; /* in a row, each within a second of its start */
+    bool gave_up;         /* it said itself that another start is of no use (base/exit_reason.h) */
     /* it can start: it was adopted, or once lived for ten seconds, or is a gateway that listened, or
      * a worker of a model of which all were ready */
     bool has_lived;
@@ -94,7 +95,8 @@ void child_exit_text(const struct child_exit *e, char out[64]);
 
 /* When to start again after an end: at once the first time, then after 100 ms, doubling to 5 s;
  * anew after 10 s of life. What ended because somebody killed it from outside starts at once, for a
- * loop of crashes is what the wait is for. */
+ * loop of crashes is what the wait is for; but what is killed within a second of its start more than
+ * five times in a row (by the system that is out of memory) waits, too, up to a second. */
 int64_t child_restart_delay(struct child *c, const struct child_exit *e, int64_t now_ms);
 /* True when this child has never lived and gave up by itself, or ended by itself
  * CHILD_FAILED_STARTS times: settings, machine or model are wrong, and another try will not help.

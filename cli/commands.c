@@ -13,6 +13,7 @@
 #include "base/option_spelling.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -262,6 +263,7 @@ static int run_command(int argc, char **argv) {
 
 /* A file that is not whole, where standard output goes to a full disk, is a failure whatever the command says. */
 int trireme_main(int argc, char **argv) {
+    signal(SIGXFSZ, SIG_IGN); /* at a limit of files' sizes write fails, as on a full disk */
     move_command_forward(argc, argv);
     int code = run_command(argc, argv);
     bool lost = ferror(stdout) != 0;

@@ -72,6 +72,21 @@ def test_a_full_log_ends_nothing():
         s.stop()
 
 
+def test_a_limit_of_file_sizes_ends_nothing():
+    """ulimit -f: what is past it is not written, as on a full disk, and no signal comes of it."""
+    s = Serve()
+    s.argv = ["sh", "-c", 'ulimit -f 20 && exec "$@"', "sh", *s.argv]  # blocks of 512 bytes or 1024
+    with s:
+        for _ in range(100):
+            assert s.post("/v1/completions", ASK)[0] == 200
+        size = os.path.getsize(s.log_path)
+        assert size <= 20 * 1024, f"the log has {size} bytes, and the limit was to be met"
+        os.kill(s.pids("worker")[0], signal.SIGKILL)
+        s.wait(lambda: s.post("/v1/completions", ASK, timeout=5)[0] == 200, 30, "answers after a worker's death")
+        s.process.send_signal(signal.SIGTERM)
+        assert s.process.wait(20) == 0
+
+
 def test_a_full_run_folder_ends_nothing():
     """Each process dies once and is started again; who they are is written down as soon as there is room."""
     with Small("run", "2m") as s:

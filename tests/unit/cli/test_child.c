@@ -186,6 +186,21 @@ TEST(child_restart_waits_only_for_what_crashes) {
     EXPECT_EQ(child_restart_delay(&c, &crash, 100), 100);
 }
 
+/* As the system does that is out of memory: no loop at full speed. */
+TEST(child_that_is_killed_as_soon_as_it_starts_waits) {
+    struct child c = {.role = CHILD_WORKER, .started_ms = 5000};
+    struct child_exit killed = {.known = true, .signal = SIGKILL};
+    static const int64_t WAITS[] = {0, 0, 0, 0, 0, 0, 100, 200, 400, 800, 1000, 1000};
+    for (int round = 0; round < 2; round++) {
+        for (size_t i = 0; i < ARRAY_LEN(WAITS); i++)
+            EXPECT_EQ(child_restart_delay(&c, &killed, 5999), WAITS[i]);
+        EXPECT_EQ(child_restart_delay(&c, &killed, 6000), 0); /* it lived for a second */
+        for (int i = 0; i < 5; i++)
+            EXPECT_EQ(child_restart_delay(&c, &killed, 5999), 0);
+        EXPECT_EQ(child_restart_delay(&c, &killed, 15000), 0); /* for ten seconds: all anew */
+    }
+}
+
 TEST(child_that_never_lived_is_hopeless_after_some_tries) {
     struct child c = {.role = CHILD_WORKER, .is_ours = true}, lived = c,
                  adopted = {.role = CHILD_WORKER};
