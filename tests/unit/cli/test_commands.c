@@ -144,6 +144,12 @@ TEST(grammar_tells_which_texts_fit) {
          0,
          "{\"ok\":true,\"accepts\":[false,true]}\n",
          NULL},
+        {{"grammar"}, /* a schema may refuse all; a grammar that can make no text is a mistake */
+         "{\"schema\": false, \"texts\": [\"1\", \"\"]}\n{\"gbnf\": \"root ::= root\"}\n",
+         0,
+         "{\"ok\":true,\"accepts\":[false,false]}\n"
+         "{\"ok\":false,\"error\":\"a rule of the grammar calls itself before it reads anything (left recursion)\"}\n",
+         NULL},
         {{"grammar"},
          "{\"texts\": []}\n{\"regex\": \"a\", \"lark\": \"\"}\n{\"x\": 1}\n{\"regex\": \"a\","
          " \"texts\": [1]}\n",
