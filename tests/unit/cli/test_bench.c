@@ -212,6 +212,18 @@ TEST(bench_sharegpt_takes_the_first_two_turns) {
     EXPECT_STR(prompts.items[0].json, "\"one \\\"two\\\"\"");
     EXPECT_EQ(prompts.items[0].max_tokens, 2);
     bench_prompts_release(&prompts);
+    static const struct {
+        const char *answer;
+        uint32_t max_tokens;
+    } ANSWERS[] = {{"yes", 1}, {"", 1}, {"seven..", 1}, {"eight...", 2}};
+    for (size_t i = 0; i < ARRAY_LEN(ANSWERS); i++) { /* four characters a token; one at least */
+        char text[100];
+        snprintf(text, sizeof text, "[{\"conversations\":[{\"value\":\"q\"},{\"value\":\"%s\"}]}]",
+                 ANSWERS[i].answer);
+        EXPECT_EQ(bench_sharegpt_prompts(file_of(text), &c, &r, &prompts, &err), 0);
+        EXPECT(prompts.count == 1 && prompts.items[0].max_tokens == ANSWERS[i].max_tokens);
+        bench_prompts_release(&prompts);
+    }
     static const char *const BAD[] = {"",
                                       "{}",
                                       "[1]",

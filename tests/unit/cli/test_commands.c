@@ -1,4 +1,5 @@
 /* Commands that need no server, called as a shell calls them: exit code, standard output, standard error. */
+#include "base/exit_reason.h"
 #include "cli/report.h"
 #include "formats/json.h"
 #include "proto/link_key.h"
@@ -249,6 +250,20 @@ TEST(info_tells_kinds_of_layers_apart) {
     EXPECT(strstr(buf_text(&out), "\nembeddings      --pooling last, of length 1\n"));
     EXPECT_EQ(RUN("", "info", "--json", folder_of), 0);
     EXPECT(strstr(buf_text(&out), "\"embeddings\":\t\"last\""));
+    const char *mixed = in_folder("mixed");
+    CHECK(!mkdir(mixed, 0700));
+    file_with("mixed/config.json",
+              "{\"model_type\":\"gemma3_text\",\"num_hidden_layers\":8,\"hidden_size\":64,"
+              "\"num_attention_heads\":4,\"num_key_value_heads\":1,\"head_dim\":16,"
+              "\"intermediate_size\":128,\"vocab_size\":96,\"max_position_embeddings\":512,"
+              "\"sliding_window\":32,\"sliding_window_pattern\":3}");
+    EXPECT_EQ(RUN("", "info", mixed), 1); /* there are no weights */
+    EXPECT(strstr(buf_text(&out),
+                  "layers          8, hidden 64\n"
+                  "                0-1, 3-4, 6-7: attention, 4 heads of 16, 1 for keys and values, "
+                  "window 32; gated feed-forward of width 128\n"
+                  "                2, 5: attention, 4 heads of 16, 1 for keys and values; gated "
+                  "feed-forward of width 128\n"));
 }
 
 TEST(doctor_plans_the_memory) {
@@ -399,6 +414,27 @@ TEST(words_that_are_no_command_are_refused) {
     EXPECT_EQ(RUN("", "completions", "bash"), 0); /* as others call it */
     EXPECT_STR(buf_text(&out), buf_text(&completion));
     buf_release(&completion);
+}
+
+/* Whichever command it is, a word that it does not know is named, and nothing is begun. */
+TEST(commands_refuse_options_that_they_do_not_have) {
+    static const char *const NAMES[] = {
+        "serve",  "run",     "generate",   "chat",    "pull",      "list",   "delete",   "prune",
+        "info",   "doctor",  "perplexity", "convert", "quantize",  "logits", "tokenize", "decode",
+        "render", "grammar", "scale",      "load",    "reload",    "unload", "remove",   "status",
+        "keygen", "top",     "bench",      "gateway", "scheduler", "worker", "ps",       "stop"};
+    for (size_t i = 0; i < ARRAY_LEN(NAMES); i++) {
+        char expected[100];
+        snprintf(expected, sizeof expected,
+                 "trireme %s: unknown option '--no-such-thing'; see trireme ", NAMES[i]);
+        int code = RUN("", NAMES[i], "--no-such-thing");
+        int misused = strcmp(NAMES[i], "worker")
+                          ? 2
+                          : EXIT_HOPELESS; /* a supervisor does not start it again */
+        if (code != misused || !strstr(buf_text(&err), expected) || out.len)
+            check_fail(__FILE__, __LINE__, "%s: exit code %d, prints\n%s\nand\n%s", NAMES[i], code,
+                       buf_text(&out), buf_text(&err));
+    }
 }
 
 TEST(sizes_have_three_digits) {

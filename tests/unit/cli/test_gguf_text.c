@@ -12,7 +12,7 @@
 /* A tokenizer of three tokens, and those that are added, that splits so, for a model of five rows, as
  * GGUF. config: what tokenizer_config.json has; NULL: there is none. g: closed by the caller, its file
  * is gone. */
-static const char *merges = "\"a b\"";
+static const char *merges = "\"a b\"", *words = "\"a\":0,\"b\":1,\"ab\":2";
 
 static void put_added(const char *added, const char *splits, const char *config, struct gguf *g) {
     char dir[] = "/tmp/trireme-text-XXXXXX";
@@ -28,9 +28,9 @@ static void put_added(const char *added, const char *splits, const char *config,
         &text,
         "{\"added_tokens\":[%s],\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[%s{"
         "\"type\":"
-        "\"ByteLevel\"}]},\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},"
+        "\"ByteLevel\"}]},\"model\":{\"type\":\"BPE\",\"vocab\":{%s},"
         "\"merges\":[%s]}}",
-        added, splits, merges);
+        added, splits, words, merges);
     EXPECT_EQ(file_write_atomic(tokenizer, text.data, text.len, 0600, &err), 0);
     if (config)
         EXPECT_EQ(file_write_atomic(special, config, strlen(config), 0600, &err), 0);
@@ -199,4 +199,23 @@ TEST(special_tokens_are_those_of_the_config) {
             check_fail(__FILE__, __LINE__, "%s", ROWS[i].config);
         gguf_close(&g);
     }
+}
+
+/* Of what a vocabulary falls back to, "<0x41>" and its like are bytes; what only looks alike is text. */
+TEST(bytes_have_their_type) {
+    static const int64_t TYPES[] = {6, 1, 1, 1, 6}; /* a byte, text */
+    struct gguf g = {0};
+    words = "\"<0x41>\":0,\"<0x41>>\":1,\"<0y41>\":2,\"<0x4>\":3,\"<0xFF>\":4";
+    merges = "";
+    put_text("", NULL, &g);
+    const struct gguf_kv *types = gguf_find(&g, "tokenizer.ggml.token_type");
+    EXPECT(types && types->count == ARRAY_LEN(TYPES));
+    for (uint64_t i = 0; i < ARRAY_LEN(TYPES); i++) {
+        int64_t type = 0;
+        EXPECT(gguf_int_at(types, i, &type));
+        EXPECT_EQ(type, TYPES[i]);
+    }
+    gguf_close(&g);
+    words = "\"a\":0,\"b\":1,\"ab\":2";
+    merges = "\"a b\"";
 }

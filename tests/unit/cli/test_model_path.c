@@ -4,6 +4,8 @@
 #include "check.h"
 #include "formats/hub_folder.h"
 
+#include <errno.h>
+
 #define HASH   "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define COMMIT "0123456789abcdef0123456789abcdef01234567"
 #define MANIFEST                                                                                   \
@@ -69,9 +71,12 @@ TEST(models_of_hubs_are_called_as_their_users_know_them) {
 TEST(paths_are_taken_as_they_are) {
     begin();
     put_file("o/n", "x"); /* a file is no name of a hub */
+    put_file("here", "x");
     EXPECT_EQ(chdir(folder), 0);
-    static const char *const GIVEN[] = {"o/n", "./o", "/no/such/folder", "x.gguf", ".gguf", ""};
+    static const char *const GIVEN[] = {"o/n", "./o", "/no/such/folder", "x.gguf", ".gguf",
+                                        "",    "here"};
     for (size_t i = 0; i < ARRAY_LEN(GIVEN); i++) {
+        errno = ENOENT; /* of something before */
         EXPECT_EQ(find(GIVEN[i]), 0);
         EXPECT(!path && !called);
     }

@@ -392,6 +392,61 @@ TEST(supervisor_models_are_gone_on_with_only_where_a_process_runs_on) {
 }
 
 /* What a client hears of a command that ended: scratch has the message, which is not sent. */
+/* Whoever asks what cannot be learns why. */
+TEST(supervisor_adds_say_why_nothing_is_begun) {
+    static const struct {
+        const char *model, *text;
+        enum wire_wish wish;
+        bool gone, full, drains;
+    } ROWS[] = {
+        {"/m", "draining", WIRE_WISH_LOAD, false, false, true},
+        {"-m", "that is neither a path nor a hub's name", WIRE_WISH_LOAD, false, false, false},
+        {"", "that is neither a path nor a hub's name", WIRE_WISH_LOAD, false, false, false},
+        {"nobody", SUPERVISOR_WHICH, WIRE_WISH_REMOVE, true, false, false},
+        {"/m", "other models are being added or removed; try again when that is done",
+         WIRE_WISH_LOAD, false, true, false},
+        {"a", "other models are being added or removed; try again when that is done",
+         WIRE_WISH_REMOVE, false, true, false},
+    };
+    struct turns t;
+    EXPECT(turns_open(&t));
+    t.s.registered = false;
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        struct wire_outcome outcome;
+        struct error err;
+        for (int k = 0; k < ADDS_MAX; k++)
+            t.s.adds[k] = (struct add_job){.pid = ROWS[i].full ? 1000 : 0};
+        t.s.phase = ROWS[i].drains ? PHASE_GATEWAYS : PHASE_SERVING;
+        adds_begin(&t.s, &(struct wire_want){.model = bytes_str(ROWS[i].model),
+                                             .wish = ROWS[i].wish,
+                                             .ticket = {.lo = i, .hi = 1}});
+        EXPECT_EQ(message_unpack_outcome(buf_bytes(&t.s.scratch), &t.s.arena, &outcome, &err), 0);
+        EXPECT(outcome.ticket.lo == i && !outcome.done && outcome.gone == ROWS[i].gone);
+        EXPECT(bytes_equal(outcome.text, bytes_str(ROWS[i].text)));
+    }
+    turns_close(&t);
+}
+
+/* To gateways that are not there nothing is told twice: they ask again. */
+TEST(supervisor_models_what_became_of_a_load_is_told_once) {
+    struct turns t;
+    struct wire_outcome outcome;
+    struct error err;
+    EXPECT(turns_open(&t));
+    t.s.registered = false;
+    for (int failed = 0; failed < 2; failed++) {
+        t.b->tells_failure = failed;
+        t.b->tells_load = !failed;
+        snprintf(t.b->failure, sizeof t.b->failure, "torn");
+        models_tell_outcomes(&t.s);
+        EXPECT_EQ(message_unpack_outcome(buf_bytes(&t.s.scratch), &t.s.arena, &outcome, &err), 0);
+        EXPECT(bytes_equal(outcome.model, bytes_str("b")) && outcome.done == !failed);
+        EXPECT(bytes_equal(outcome.text, bytes_str(failed ? "torn" : "")));
+        EXPECT(!t.b->tells_failure && !t.b->tells_load);
+    }
+    turns_close(&t);
+}
+
 TEST(supervisor_adds_tell_the_last_line_of_the_command) {
     static const struct {
         const char *script, *text;

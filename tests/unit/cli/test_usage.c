@@ -125,6 +125,7 @@ TEST(what_is_missing_or_too_much_is_said) {
          1,
          NULL,
          "files are not deleted one by one: leave out ':Q4_K_M'"},
+        {{"doctor", "m", "n"}, NULL, 2, NULL, "trireme doctor: unexpected argument 'n'"},
         {{"scale"}, NULL, 2, NULL, "trireme scale: how many workers?\n"},
         {{"load"}, NULL, 2, NULL, "trireme load: which model?\n"},
         {{"unload"}, NULL, 2, NULL, "trireme unload: which model?\n"},
