@@ -94,8 +94,9 @@ static inline void stream_begin(struct http_request *req) {
 
 static inline void handle_stream(struct http_request *req) {
     char count[16];
-    int n = http_query_find(req->query, "n", count, sizeof count) > 0 ? atoi(count) : 0;
-    stream_begin(req);
+    int n = http_query_find(req->query, "n", count, sizeof count) > 0 ? atoi(count) : 0,
+        status = http_query_find(req->query, "status", count, sizeof count) > 0 ? atoi(count) : 200;
+    http_stream_begin(req, status, "text/event-stream", NULL, 0);
     for (int i = 0; i < n; i++)
         (void)http_stream_write(req, "x", 1);
     http_stream_end(req);

@@ -22,6 +22,29 @@ TEST(server_keeps_alive_behind_the_head_of_a_stream) {
     close(fd);
 }
 
+/* Nor does one whose status has none, whatever is written to it. */
+TEST(server_streams_of_204_and_304_have_no_body) {
+    static const char *const STATUSES[] = {"204", "304"};
+    BENCH();
+    for (size_t i = 0; i < ARRAY_LEN(STATUSES); i++)
+        for (int minor = 0; minor < 2; minor++) {
+            char text[200];
+            int fd = wire_connect(b.port, 0);
+            buf_reset(&in);
+            snprintf(text, sizeof text,
+                     "GET /stream?n=3&status=%s HTTP/1.%d\r\n" H "%s\r\n"
+                     "GET /204 HTTP/1.1\r\n" H "Connection: close\r\n\r\n",
+                     STATUSES[i], minor, minor ? "" : "Connection: keep-alive\r\n");
+            EXPECT(wire_send(fd, text));
+            EXPECT(wire_read_all(fd, &in));
+            const char *end = strstr(buf_text(&in), "\r\n\r\n");
+            EXPECT(!strncmp(buf_text(&in) + strlen("HTTP/1.1 "), STATUSES[i], 3) && end);
+            EXPECT(!strncmp(end + 4, "HTTP/1.", 7)); /* the next answer at once */
+            EXPECT(!strstr(buf_text(&in), "chunked"));
+            close(fd);
+        }
+}
+
 /* A timer, and what waits for a slow reader, end with their request. */
 TEST(server_requests_leave_nothing_to_the_next) {
     BENCH(b.config.idle_timeout_ms = 60000);
