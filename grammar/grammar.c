@@ -8,15 +8,15 @@
 #include "grammar/structure.h"
 
 static uint32_t regex_rule(struct builder *b, struct bytes text, struct error *err) {
-    struct dfa d;
     if (text.len > b->limits.bytes) {
         (void)error_set(err, ERR_LIMIT, "the pattern is larger than %u bytes", b->limits.bytes);
         return FA_NONE;
     }
-    if (regex_to_dfa(b, text, true, &d, err))
+    uint32_t e = regex_to_expr(b, text, err);
+    if (e == FA_NONE)
         return FA_NONE;
     uint32_t rule = builder_rule(b);
-    builder_set_rule(b, rule, expr_dfa(b, &d, EXPR_DFA));
+    builder_set_rule(b, rule, e);
     return rule;
 }
 

@@ -223,108 +223,65 @@ static uint32_t read_alternatives(struct reader *r) {
     return e;
 }
 
-/* ---- a count that is the text's length ---- */
-
-/* The length of all texts of an expression without marks; FA_NONE: they differ, or it has some. */
-static uint32_t fixed_length(const struct builder *b, uint32_t e, uint32_t depth) {
-    const struct expr x = b->exprs.items[e];
-    uint64_t sum = 0;
-    if (depth > b->limits.depth)
-        return FA_NONE;
-    switch ((enum expr_kind)x.kind) {
-    case EXPR_EMPTY: return 0;
-    case EXPR_CHARS: return b->ranges.items[x.a].lo <= CODE_MAX ? 1 : FA_NONE;
-    case EXPR_CONCAT:
-    case EXPR_ALT:
-        for (uint32_t i = 0; i < x.b; i++) {
-            uint32_t length = fixed_length(b, b->kids.items[x.a + i], depth + 1);
-            if (length == FA_NONE || (x.kind == EXPR_ALT && i && length != sum))
-                return FA_NONE;
-            sum = x.kind == EXPR_ALT ? length : sum + length;
-        }
-        break;
-    case EXPR_REPEAT:
-        sum = fixed_length(b, x.a, depth + 1);
-        if (sum == FA_NONE || x.b != x.c)
-            return FA_NONE;
-        sum *= x.b;
-        break;
-    default: return FA_NONE;
-    }
-    return sum < FA_NONE ? (uint32_t)sum : FA_NONE;
+static struct reader reader_of(struct builder *b, struct bytes pattern, struct error *err) {
+    if (!pattern.len) /* null and zero: clang's sanitizer objects to a sum of them */
+        pattern.data = (const uint8_t *)"";
+    return (struct reader){.b = b,
+                           .start = pattern.data,
+                           .at = pattern.data,
+                           .end = pattern.data + pattern.len,
+                           .scope = FA_NONE,
+                           .longest = REPEAT_NO_END,
+                           .err = err};
 }
 
-static bool is_mark(const struct builder *b, uint32_t e, uint32_t mark) {
-    const struct expr x = b->exprs.items[e];
-    return x.kind == EXPR_CHARS && b->ranges.items[x.a].lo == mark;
+static uint32_t read_pattern(struct reader *r) {
+    uint32_t e = read_alternatives(r);
+    return !r->rc && r->at < r->end ? regex_fail(r, ERR_INVALID, "a ) without its group") : e;
 }
 
-/* ^AX{m,n}B$, where X is a character, n is large, and the texts of A and of B have one length: it is
- * ^AX{m,}B$ of at most |A| + n + |B| characters. */
-static uint32_t count_by_length(struct reader *r, uint32_t e) {
-    enum { COUNT_MIN = 64 };
-    struct builder *b = r->b;
-    const struct expr all = b->exprs.items[e];
-    uint64_t others = 0;
-    uint32_t at = FA_NONE;
-    if (all.kind != EXPR_CONCAT || !is_mark(b, b->kids.items[all.a], MARK_BEGIN) ||
-        !is_mark(b, b->kids.items[all.a + all.b - 1], MARK_END))
-        return e;
-    for (uint32_t i = 1; i + 1 < all.b; i++) {
-        uint32_t kid = b->kids.items[all.a + i], length = fixed_length(b, kid, 0);
-        const struct expr x = b->exprs.items[kid];
-        bool counts = x.kind == EXPR_REPEAT && x.c != REPEAT_NO_END && x.c >= COUNT_MIN &&
-                      fixed_length(b, x.a, 0) == 1;
-        if (length != FA_NONE)
-            others += length;
-        else if (counts && at == FA_NONE)
-            at = i;
-        else
-            return e;
-    }
-    if (at == FA_NONE)
-        return e;
-    const struct expr x = b->exprs.items[b->kids.items[all.a + at]];
-    VEC(uint32_t) kids = {0}; /* the builder's list moves while it grows */
-    for (uint32_t i = 0; i < all.b; i++)
-        vec_push(&kids, b->kids.items[all.a + i]);
-    kids.items[at] = expr_repeat(b, x.a, x.b, REPEAT_NO_END);
-    r->longest = (uint32_t)MIN(r->longest, others + x.c);
-    e = expr_concat(b, kids.items, kids.count);
-    vec_release(&kids);
-    return e;
+/* What the reader or the builder has failed with. */
+static int reader_error(struct reader *r) {
+    if (!r->rc && r->b->failed)
+        r->rc = error_set(r->err, r->b->error.code, "%s", r->b->error.text);
+    return r->rc;
 }
 
 int regex_to_counted(struct builder *b, struct bytes pattern, bool whole, uint32_t *longest,
                      struct dfa *out, struct error *err) {
-    if (!pattern.len) /* null and zero: clang's sanitizer objects to a sum of them */
-        pattern.data = (const uint8_t *)"";
-    struct reader r = {.b = b,
-                       .start = pattern.data,
-                       .at = pattern.data,
-                       .end = pattern.data + pattern.len,
-                       .scope = FA_NONE,
-                       .longest = longest ? *longest : REPEAT_NO_END,
-                       .err = err};
+    struct reader r = reader_of(b, pattern, err);
     *out = (struct dfa){0};
-    uint32_t e = read_alternatives(&r);
-    if (!r.rc && r.at < r.end)
-        regex_fail(&r, ERR_INVALID, "a ) without its group");
+    r.longest = longest ? *longest : REPEAT_NO_END;
+    uint32_t e = read_pattern(&r);
     if (!r.rc && longest && !b->failed) {
-        e = count_by_length(&r, e);
+        e = regex_count_by_length(&r, e);
         *longest = r.longest;
     }
     if (!r.rc && !whole)
         e = expr_concat(b, (uint32_t[]){regex_anything(b), e}, 2);
-    if (!r.rc && b->failed)
-        r.rc = error_set(err, b->error.code, "%s", b->error.text);
-    if (!r.rc)
-        r.rc = regex_resolve(&r, e, !whole, FA_NONE, out);
+    int rc = reader_error(&r);
+    if (!rc)
+        rc = regex_resolve(&r, e, !whole, FA_NONE, out);
     vec_release(&r.looks);
-    return r.rc;
+    return rc;
 }
 
 int regex_to_dfa(struct builder *b, struct bytes pattern, bool whole, struct dfa *out,
                  struct error *err) {
     return regex_to_counted(b, pattern, whole, NULL, out, err);
+}
+
+uint32_t regex_to_expr(struct builder *b, struct bytes pattern, struct error *err) {
+    struct reader r = reader_of(b, pattern, err);
+    struct dfa d;
+    uint32_t e = read_pattern(&r), counted = FA_NONE;
+    int rc = reader_error(&r);
+    if (!rc && !r.looks.count)
+        rc = regex_split_count(&r, e, &counted);
+    if (!rc && counted == FA_NONE) {
+        rc = regex_resolve(&r, e, false, FA_NONE, &d);
+        counted = rc ? FA_NONE : expr_dfa(b, &d, EXPR_DFA);
+    }
+    vec_release(&r.looks);
+    return rc ? FA_NONE : counted;
 }

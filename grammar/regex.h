@@ -26,5 +26,9 @@ MUST_CHECK int regex_to_dfa(struct builder *b, struct bytes pattern, bool whole,
  * longer ones. So ^.{1,2048}$ takes two states. */
 MUST_CHECK int regex_to_counted(struct builder *b, struct bytes pattern, bool whole,
                                 uint32_t *longest, struct dfa *out, struct error *err);
+/* The expression, as plain UTF-8, of the texts that the pattern matches from beginning to end. A large
+ * count of one character that begins at one place alone, as in (yes|no): .{1,200}, costs no states. FA_NONE,
+ * and *err, as regex_to_dfa. */
+MUST_CHECK uint32_t regex_to_expr(struct builder *b, struct bytes pattern, struct error *err);
 
 #endif

@@ -60,6 +60,13 @@ bool regex_add_property(struct reader *r, code_range_vec *v, bool outside);
 /* The expression of [...], behind its bracket. */
 uint32_t regex_class(struct reader *r);
 
+/* Where the length of a text tells how often a character is repeated (^AX{m,n}B$ where n is large and all
+ * texts of A and of B have one length), the expression without that bound; r->longest tells it. */
+uint32_t regex_count_by_length(struct reader *r, uint32_t e);
+/* A pattern AX{m,n}B where X is a character, n is large, and no text of A begins with another, as an
+ * expression that counts X; *out FA_NONE: it is no such pattern. ERR_LIMIT. */
+MUST_CHECK int regex_split_count(struct reader *r, uint32_t e, uint32_t *out);
+
 /* Any text, without marks. */
 uint32_t regex_anything(struct builder *b);
 /* The dfa over code points (and MARK_PLACE) of the marked texts of an expression whose marks hold;

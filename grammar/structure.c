@@ -207,12 +207,10 @@ static uint32_t node_arguments(struct structure *s, uint32_t node) {
 static uint32_t node_regex(struct structure *s, uint32_t node) {
     struct bytes pattern;
     struct error err = {0};
-    struct dfa d;
     if (!text_of(s, node, "pattern", &pattern))
         return 0;
-    if (regex_to_dfa(s->b, pattern, true, &d, &err))
-        return builder_fail(s->b, err.code, "%s", err.text);
-    return expr_dfa(s->b, &d, EXPR_DFA);
+    uint32_t e = regex_to_expr(s->b, pattern, &err);
+    return e == FA_NONE ? builder_fail(s->b, err.code, "%s", err.text) : e;
 }
 
 static uint32_t node_grammar(struct structure *s, uint32_t node) {

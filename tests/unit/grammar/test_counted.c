@@ -219,3 +219,41 @@ TEST(a_count_that_is_the_length_costs_no_states) {
         program_release(&p);
     }
 }
+
+/* ---- counts of a pattern that is a whole grammar ---- */
+
+TEST(a_count_behind_one_place_costs_no_states) {
+    static const struct {
+        const char *pattern, *begin, *end;
+        uint32_t min, max, states_max; /* 0: written out */
+    } ROWS[] = {
+        {"(positive|negative): .{1,200}", "negative: ", "", 1, 200, 120},
+        {"^ab[a-z]{3,5000}$", "ab", "", 3, 5000, 80},
+        {".{2,3000}", "", "", 2, 3000, 80},
+        {"x(a|b){2,300}(y|z+)", "x", "zz", 2, 300, 120},
+        {".{1,70}x.{1,80}", "", "x-", 1, 70, 2000},
+        {"b+.{1,90}", "b", "", 1, 90, 0},     /* begins at many places */
+        {"x(?!b).{1,90}", "x", "", 1, 90, 0}, /* has a lookaround */
+        {"x.{1,90}\\b", "x", "", 1, 90, 0},   /* and a mark */
+        {"x.{1,90}|y", "x", "", 1, 90, 0},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
+        struct program p;
+        struct error err;
+        EXPECT(!compile(GRAMMAR_REGEX, ROWS[i].pattern, &p, &err));
+        if (ROWS[i].states_max && p.states.count > ROWS[i].states_max)
+            check_fail(__FILE__, __LINE__, "%s takes %zu states", ROWS[i].pattern, p.states.count);
+        uint32_t lengths[] = {ROWS[i].min - 1, ROWS[i].min, ROWS[i].max, ROWS[i].max + 1};
+        for (size_t k = 0; k < ARRAY_LEN(lengths); k++) {
+            struct buf text = {0};
+            buf_add_str(&text, ROWS[i].begin);
+            for (uint32_t n = 0; n < lengths[k]; n++)
+                buf_add_byte(&text, 'a');
+            buf_add_str(&text, ROWS[i].end);
+            if (accepts(&p, buf_bytes(&text)) != (k == 1 || k == 2))
+                check_fail(__FILE__, __LINE__, "%s of %u", ROWS[i].pattern, lengths[k]);
+            buf_release(&text);
+        }
+        program_release(&p);
+    }
+}
