@@ -330,9 +330,10 @@ static bool inside_string(struct grammar_run *run, struct thread t, uint32_t *bi
      * without an end, where n stands still at their least length. */
     uint32_t min = (uint32_t)limits[0], max = (uint32_t)limits[1];
     bool endless = max == REPEAT_NO_END;
+    bool below = count.n == COUNT_BELOW, between = count.n == COUNT_BETWEEN;
     uint32_t done = count.n ? count.n - 1 : 0;
-    uint32_t room = endless ? UINT32_MAX : max - done;
-    uint32_t least = min > done ? min - done : 0;
+    uint32_t room = endless || below || between ? UINT32_MAX : max - done;
+    uint32_t least = below ? UINT32_MAX : between || min <= done ? 0 : min - done;
     /* The state behind the closing quote is the one that follows the count's end. */
     uint32_t end = t.state - 1;
     allow_inside(v, room, bits);
@@ -378,6 +379,16 @@ static size_t inside_key(struct grammar_run *run, uint32_t set, uint32_t *bits) 
     return looked;
 }
 
+static void allow_ends(const struct vocab *v, bool may_end, uint32_t *bits) {
+    for (uint32_t i = 0; i < v->end_count; i++) {
+        uint32_t id = v->ends[i];
+        if (may_end)
+            allow(bits, id);
+        else
+            bits[id / 32] &= ~(1u << id % 32);
+    }
+}
+
 static size_t make_mask(struct grammar_run *run, uint32_t set, uint32_t *bits) {
     const struct vocab *v = run->vocab;
     const struct thread_set s = run->sets.items[set];
@@ -407,18 +418,12 @@ static size_t make_mask(struct grammar_run *run, uint32_t set, uint32_t *bits) {
         }
     }
     vec_release(&others);
-    for (uint32_t i = 0; i < v->end_count; i++) {
-        uint32_t id = v->ends[i];
-        if (s.may_end)
-            allow(bits, id);
-        else
-            bits[id / 32] &= ~(1u << id % 32);
-    }
+    allow_ends(v, s.may_end, bits);
     return looked;
 }
 
-/* The mask behind a set; false: the run has failed. */
-static bool mask_of(struct grammar_run *run, uint32_t set, uint32_t *bits) {
+/* The mask behind a set, whose counts tell; false: the run has failed. */
+static bool counted_mask(struct grammar_run *run, uint32_t set, uint32_t *bits) {
     /* Masks of long walks are kept at once, others, as within one string, when they are asked for
      * again. */
     enum { WORTH_KEEPING = 2000, MASKS_MAX = 256, CHEAP_MASKS_MAX = 128 };
@@ -444,6 +449,25 @@ static bool mask_of(struct grammar_run *run, uint32_t set, uint32_t *bits) {
     vec_push(&run->masks, copy);
     asked->mask = (uint32_t)kept + 1;
     return true;
+}
+
+/* The same; positions in a long text have one mask but for long tokens, as far as bounds of counts are far
+ * off. */
+static bool mask_of(struct grammar_run *run, uint32_t set, uint32_t *bits) {
+    const struct vocab *v = run->vocab;
+    bool all;
+    uint32_t far = run_far_set(run, set, &all);
+    if (!counted_mask(run, far, bits))
+        return false;
+    if (all)
+        return true;
+    for (uint32_t w = 0; w < v->word_count; w++)
+        bits[w] &= v->shorts.bits[w];
+    (void)walk(run, &v->shorts.others, set, 0, UINT32_MAX, NULL, bits);
+    allow_ends(v, run->sets.items[set].may_end, bits);
+    bool ok = !run->failed;
+    run->failed = false;
+    return ok;
 }
 
 /* The same of an exact run. */

@@ -61,7 +61,7 @@ static int add_counted_repeat(struct compiler *c, struct nfa *n, struct expr x, 
                          "something that may be empty is repeated more than %d times",
                          EXPAND_STATES);
     uint32_t loop = nfa_state(n), body = nfa_state(n);
-    action_edge(c, n, from, (struct symbol){ACT_COUNT_BEGIN, 0, 0}, loop);
+    action_edge(c, n, from, (struct symbol){ACT_COUNT_BEGIN, x.b, x.c}, loop);
     action_edge(c, n, loop, (struct symbol){ACT_COUNT_NEXT, x.b, x.c}, body);
     action_edge(c, n, loop, (struct symbol){ACT_COUNT_END, x.b, 0}, to);
     return add_expr(c, n, x.a, body, loop);
@@ -97,13 +97,23 @@ static void add_counted_edges(struct compiler *c, struct nfa *n, const struct df
     vec_release(&ways);
 }
 
+/* A count below which each of the automaton's edges leaves room for its way to an end. */
+static uint32_t counted_room(const struct dfa *d, const uint32_t *shortest, uint32_t max) {
+    uint32_t room = max;
+    for (size_t e = 0; e < d->edges.count; e++)
+        if (shortest[d->edges.items[e].to] < max)
+            room = MIN(room, max - shortest[d->edges.items[e].to]);
+    return room;
+}
+
 /* The states of an automaton stand between characters; each asks the count for the next one. */
 static void add_counted_dfa(struct compiler *c, struct nfa *n, const struct dfa *d, uint32_t max,
                             uint32_t from, uint32_t to) {
     uint32_t *shortest = dfa_shortest(d), base = (uint32_t)n->first.count;
     for (size_t i = 0; i < d->states.count; i++)
         (void)nfa_state(n);
-    action_edge(c, n, from, (struct symbol){ACT_COUNT_BEGIN, 0, 0}, base);
+    action_edge(c, n, from, (struct symbol){ACT_COUNT_BEGIN, 0, counted_room(d, shortest, max)},
+                base);
     for (uint32_t i = 0; i < d->states.count; i++) {
         add_counted_edges(c, n, d, shortest, max, i, base);
         if (d->states.items[i].label != FA_NONE)

@@ -17,7 +17,7 @@
 
 enum action_kind {
     ACT_CALL,         /* state a, and from where it accepts to `to` */
-    ACT_COUNT_BEGIN,  /* pushes a count of 0 */
+    ACT_COUNT_BEGIN,  /* pushes a count of 0, which may end from a on; every NEXT passes below b */
     ACT_COUNT_NEXT,   /* one more, of at most b (REPEAT_NO_END: any number, counted up to a) */
     ACT_COUNT_END,    /* drops the count when it is a at least */
     ACT_OBJECT_BEGIN, /* pushes object a, empty */

@@ -77,7 +77,7 @@ void compile_counted_string(struct compiler *c, uint32_t index) {
     (void)program_new_state(p);
     program_state_edge(p, '"', '"', begin);
     (void)program_new_state(p);
-    program_state_action(p, ACT_COUNT_BEGIN, 0, 0, loop);
+    program_state_action(p, ACT_COUNT_BEGIN, count->min, count->max, loop);
     (void)program_new_state(p);
     program_state_action(p, ACT_COUNT_NEXT, count->min, count->max, first);
     program_state_action(p, ACT_COUNT_END, count->min, 0, close);

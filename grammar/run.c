@@ -81,13 +81,17 @@ static void take_action(struct grammar_run *run, struct thread t, const struct a
         break;
     }
     case ACT_COUNT_BEGIN: {
-        struct frame frame = {.kind = FRAME_COUNT, .parent = t.frame};
+        struct frame frame = {.kind = FRAME_COUNT, .parent = t.frame, .a = a->a, .bits = a->b};
         push_thread(run, a->to, run_frame(run, frame));
         break;
     }
     case ACT_COUNT_NEXT: {
         CHECK(top.kind == FRAME_COUNT);
         struct frame frame = top;
+        if (top.n >= COUNT_BELOW) {
+            push_thread(run, a->to, t.frame);
+            break;
+        }
         if (a->b != REPEAT_NO_END && top.n >= a->b)
             break;
         frame.n = a->b == REPEAT_NO_END ? MIN(top.n + 1, a->a) : top.n + 1;
@@ -96,7 +100,7 @@ static void take_action(struct grammar_run *run, struct thread t, const struct a
     }
     case ACT_COUNT_END:
         CHECK(top.kind == FRAME_COUNT);
-        if (top.n >= a->a)
+        if (top.n != COUNT_BELOW && top.n >= a->a)
             push_thread(run, a->to, top.parent);
         break;
     case ACT_OBJECT_BEGIN: {
@@ -368,6 +372,57 @@ uint32_t run_flat_set(struct grammar_run *run, uint32_t set) {
     uint32_t flat = run_set_of_readers(run->flat, threads.items, threads.count, false);
     vec_release(&threads);
     return flat;
+}
+
+/* ---- counts that are far from their bounds ---- */
+
+/* What a count's `n` is where `bytes` more reach no bound; else as it is. Each of its steps reads a byte. */
+static uint32_t far_count(const struct frame *f, uint32_t bytes) {
+    uint64_t reached = (uint64_t)f->n + bytes;
+    if (f->n >= COUNT_BELOW)
+        return f->n;
+    if (reached < f->a)
+        return COUNT_BELOW;
+    return f->n >= f->a && f->bits != REPEAT_NO_END && reached < f->bits ? COUNT_BETWEEN : f->n;
+}
+
+/* The frame with such counts; *all becomes false where longer tokens may reach a bound. */
+static uint32_t far_frame(struct grammar_run *run, uint32_t frame, bool *all) {
+    VEC(uint32_t) stack = {0};
+    for (; run->frames.items[frame].counts; frame = run->frames.items[frame].parent)
+        vec_push(&stack, frame);
+    while (stack.count) {
+        struct frame f = run->frames.items[stack.items[--stack.count]];
+        if (f.kind == FRAME_COUNT) {
+            uint32_t n = far_count(&f, VOCAB_SHORT_BYTES);
+            *all &= n == far_count(&f, MAX(run->vocab->longest, (uint32_t)VOCAB_SHORT_BYTES));
+            f.n = n;
+        }
+        f.parent = frame;
+        frame = run_frame(run, f);
+    }
+    vec_release(&stack);
+    return frame;
+}
+
+uint32_t run_far_set(struct grammar_run *run, uint32_t set, bool *all) {
+    const struct thread_set s = run->sets.items[set];
+    bool counts = false;
+    *all = s.far_all;
+    if (s.far)
+        return s.far - 1;
+    *all = true;
+    run->work.count = 0;
+    for (uint32_t i = 0; i < s.count; i++) {
+        struct thread t = run->threads.items[s.first + i];
+        counts |= run->frames.items[t.frame].counts;
+        push_thread(run, t.state, far_frame(run, t.frame, all)); /* equal ones are one then */
+    }
+    uint32_t far =
+        counts ? run_set_of_readers(run, run->work.items, run->work.count, s.may_end) : set;
+    run->sets.items[set].far = far + 1;
+    run->sets.items[set].far_all = *all;
+    return far;
 }
 
 /* The same frame in other tables; the stack is carried over from its bottom. */

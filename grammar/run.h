@@ -23,14 +23,19 @@ struct frame {
     uint32_t kind;   /* enum frame_kind */
     uint32_t parent; /* frame */
     uint32_t a;      /* RETURN: state; OBJECT: object; UNIQUE: its items; TEXT: byte;
-                        ITEM: its text */
+                        ITEM: its text; COUNT: from where on it may end */
     uint32_t n;      /* COUNT, OBJECT: how many so far; UNIQUE: text of the item so far; ITEM: hash;
                         TEXT: whether it is in a string */
-    uint32_t bits;   /* OBJECT: the set of properties that were there; ITEM: hash */
+    uint32_t bits;   /* OBJECT: the set of properties that were there; ITEM: hash;
+                        COUNT: below this it goes on, whatever comes (REPEAT_NO_END: always) */
     uint32_t some;   /* OBJECT: the kinds of needed members that were there; ITEM: hash;
                         UNIQUE: 1 where its items cannot run out */
     uint32_t unique; /* 1: it is UNIQUE, or one of those below is */
+    uint32_t counts; /* 1: it is COUNT, or one of those below is */
 };
+/* In `n` of a COUNT from which no token reaches a bound (run_far_set): it may not end yet; it may, and
+ * may go on. */
+enum { COUNT_BELOW = 0xfffffffe, COUNT_BETWEEN };
 
 struct thread {
     uint32_t state, frame;
@@ -51,6 +56,8 @@ struct thread_set {
     uint32_t
         *row; /* [256], borrowed of row_blocks: what follows, or NEXT_UNKNOWN; NULL: none yet */
     uint32_t mask; /* 1 + its place in run.masks, or 0 */
+    uint32_t far;  /* 1 + what run_far_set found, or 0 */
+    bool far_all;
 };
 enum { SET_DEAD = 0, NEXT_UNKNOWN = 0xffffffff, ROWS_A_BLOCK = 16 };
 
@@ -145,6 +152,9 @@ uint32_t run_carry_set(struct grammar_run *run, const struct grammar_run *from, 
  * stack is the last calls, and what asks for other frames does not come. So positions that differ in what
  * lies below are one, and text that may go on there may go on here. */
 uint32_t run_flat_set(struct grammar_run *run, uint32_t set);
+/* The set behind which the same tokens of at most VOCAB_SHORT_BYTES come, without the counts of which these
+ * reach no bound: one for many positions of a long text. *all: the longer tokens, too. */
+uint32_t run_far_set(struct grammar_run *run, uint32_t set, bool *all);
 /* Bytes of the run's own tables. */
 size_t run_tables_size(const struct grammar_run *run);
 /* Makes the tables anew; what the run's matchers stand on is carried over. */

@@ -71,6 +71,7 @@ static uint64_t hash_item(const struct grammar_run *run, const struct index *x, 
 
 uint32_t run_frame(struct grammar_run *run, struct frame frame) {
     frame.unique = frame.kind == FRAME_UNIQUE || run->frames.items[frame.parent].unique;
+    frame.counts = frame.kind == FRAME_COUNT || run->frames.items[frame.parent].counts;
     uint32_t *slot = index_find(run, &run->frame_index, &frame, sizeof frame,
                                 hash64(&frame, sizeof frame, 0), same_frame);
     if (!*slot) {

@@ -246,15 +246,19 @@ static void find_pairs(struct trie *t) {
     list_pairs(t, false);
 }
 
+static bool is_short(struct bytes text) {
+    return text.len <= VOCAB_SHORT_BYTES;
+}
+
 /* entries: all that have bytes. */
-static void build_class(struct vocab *v, struct token_class *c, const struct entry *entries,
-                        size_t count) {
+static void build_class(struct vocab *v, struct token_class *c, bool (*has)(struct bytes text),
+                        const struct entry *entries, size_t count) {
     struct entry *others = mem_calloc(count + 1, sizeof *others);
     size_t other_count = 0;
     c->bits = mem_calloc(v->word_count + 1, sizeof *c->bits);
     for (size_t i = 0; i < count; i++) {
         uint32_t id = entries[i].token.id;
-        if (vocab_is_text(entries[i].text))
+        if (has(entries[i].text))
             c->bits[id / 32] |= 1u << id % 32;
         else
             others[other_count++] = entries[i];
@@ -301,10 +305,12 @@ struct vocab *vocab_new(const struct bytes *tokens, uint32_t token_count, const 
         memcpy(v->text + at, tokens[i].data, tokens[i].len);
         v->tokens[i] = bytes_of(v->text + at, tokens[i].len);
         at += tokens[i].len;
+        v->longest = MAX(v->longest, (uint32_t)tokens[i].len);
         entries[count++] = (struct entry){.text = v->tokens[i], .token = {i, 0}};
         note_commas(v, i);
     }
-    build_class(v, &v->texts, entries, count);
+    build_class(v, &v->texts, vocab_is_text, entries, count);
+    build_class(v, &v->shorts, is_short, entries, count);
     trie_build(&v->all, entries, count);
     look_below(&v->all);
     find_pairs(&v->all);
@@ -337,6 +343,7 @@ void vocab_free(struct vocab **vocab) {
     mem_free(v->ends);
     mem_free(v->stay);
     class_release(&v->texts);
+    class_release(&v->shorts);
     vec_release(&v->needs);
     vec_release(&v->commas);
     vec_release(&v->quoted_commas);

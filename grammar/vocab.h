@@ -23,7 +23,10 @@
 #include "base/error.h"
 #include "base/vec.h"
 
-enum { VOCAB_TOKEN_BYTES_MAX = 255 }; /* longer tokens are never allowed */
+enum {
+    VOCAB_TOKEN_BYTES_MAX = 255, /* longer tokens are never allowed */
+    VOCAB_SHORT_BYTES = 24,      /* few tokens are longer */
+};
 
 /* Printable ASCII but for what JSON escapes in strings. */
 static inline bool vocab_is_plain(uint8_t byte) {
@@ -168,7 +171,9 @@ struct vocab {
     uint8_t *text;
     uint32_t *ends; /* tokens that end a sequence */
     uint32_t end_count;
+    uint32_t longest; /* bytes of a token */
     struct trie all, behind_string;
+    struct token_class shorts;    /* tokens of at most VOCAB_SHORT_BYTES */
     struct token_class texts;     /* tokens of text (vocab_is_text) */
     uint32_t *stay;               /* [word_count]: tokens that stay inside a string */
     VEC(struct vocab_need) needs; /* of these, fewest characters first */
