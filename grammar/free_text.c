@@ -65,7 +65,7 @@ static bool text_bytes_touch(struct text_bytes a, struct text_bytes b) {
 static uint32_t slot_of(const struct free_text *f, uint32_t set, uint8_t state) {
     uint32_t at = (set * 2654435761u + state) % FREE_SLOTS;
     for (; f->slots[at]; at = (at + 1) % FREE_SLOTS) {
-        const struct free_set *s = &f->sets[f->slots[at] - 1];
+        const struct free_set *s = &f->sets.items[f->slots[at] - 1];
         if (s->set == set && s->state == state)
             break;
     }
@@ -77,15 +77,16 @@ static uint32_t place_of(struct free_text *f, uint32_t set, uint8_t state, uint3
     uint16_t *slot = &f->slots[slot_of(f, set, state)];
     if (*slot)
         return *slot - 1u;
-    if (f->count == FREE_SETS_MAX)
+    if (f->sets.count == FREE_SETS_MAX)
         return FREE_SETS_MAX;
-    struct free_set *s = &f->sets[f->count++];
+    vec_reserve(&f->sets, f->sets.count + 1);
+    struct free_set *s = &f->sets.items[f->sets.count++];
     s->set = set;
     s->state = state;
     s->depth = (uint8_t)depth;
     s->count = 0;
-    *slot = (uint16_t)f->count;
-    return f->count - 1;
+    *slot = (uint16_t)f->sets.count;
+    return (uint32_t)f->sets.count - 1;
 }
 
 /* ---- obstacles ---- */
@@ -133,7 +134,7 @@ static struct obstacle join(const struct obstacle *a, const struct obstacle *b) 
 /* Of those with one pair a set has one, and of a set that has too many only the length of the shortest is
  * kept. */
 static void add_obstacle(struct search *x, uint32_t at, struct obstacle o) {
-    struct free_set *s = &x->f->sets[at];
+    struct free_set *s = &x->f->sets.items[at];
     if (text_bytes_touch(o.some, o.all))
         o.some = text_bytes_none();
     if (is_known(s, &o))
@@ -188,13 +189,13 @@ static void add_behind(struct search *x, uint32_t at, struct text_bytes bytes, s
         x->f->room = LENGTH_MAX;
         return;
     }
-    if (x->f->sets[at].state != TEXT_BEGIN) {
+    if (x->f->sets.items[at].state != TEXT_BEGIN) {
         add_within(x, at, o);
         return;
     }
     o.len = ++any.len;
     any.first = FIRST_ANY;
-    if (is_known(&x->f->sets[at], &any))
+    if (is_known(&x->f->sets.items[at], &any))
         return;
     /* of a whole character above ASCII one class tells enough */
     if (o.len > 2 && o.first != FIRST_WITHIN &&
@@ -324,7 +325,7 @@ struct behind {
 /* Notes that these bytes lead from a set to another. */
 static void note_bytes(struct search *x, uint32_t at, struct text_bytes bytes, uint32_t next,
                        uint8_t to, struct behind *out) {
-    uint32_t depth = x->f->sets[at].depth + 1u;
+    uint32_t depth = x->f->sets.items[at].depth + 1u;
     uint32_t place = next == SET_DEAD ? 0 : place_of(x->f, next, to, depth);
     struct text_bytes *told = next == SET_DEAD         ? &out->dead
                               : place == FREE_SETS_MAX ? &out->unknown
@@ -336,9 +337,9 @@ static void note_bytes(struct search *x, uint32_t at, struct text_bytes bytes, u
  * whatever comes behind it. False: too many edges, or a letter that
  * is to stay leads nowhere. */
 static bool look_behind(struct search *x, uint32_t at) {
-    const uint32_t set = x->f->sets[at].set, state = x->f->sets[at].state;
+    const uint32_t set = x->f->sets.items[at].set, state = x->f->sets.items[at].state;
     struct behind behind = {.first = x->edges.count};
-    if (x->f->sets[at].depth == ROOM_ENOUGH) {
+    if (x->f->sets.items[at].depth == ROOM_ENOUGH) {
         add_obstacle(x, at, (struct obstacle){.pair = PAIR_NONE, .len = 1, .first = FIRST_ANY});
         return true;
     }
@@ -369,9 +370,15 @@ static bool look_behind(struct search *x, uint32_t at) {
     return x->edges.count < EDGES_MAX;
 }
 
+/* Not by memcmp: there is padding. */
+static bool is_same(const struct obstacle *a, const struct obstacle *b) {
+    return a->pair == b->pair && a->len == b->len && a->first == b->first &&
+           !memcmp(&a->all, &b->all, sizeof a->all) && !memcmp(&a->some, &b->some, sizeof a->some);
+}
+
 static bool has_obstacle(const struct free_set *s, const struct obstacle *o) {
     for (uint32_t i = 0; i < s->count; i++)
-        if (!memcmp(&s->obstacles[i], o, sizeof *o))
+        if (is_same(&s->obstacles[i], o))
             return true;
     return false;
 }
@@ -382,14 +389,14 @@ static bool go_back_all(struct search *x) {
     uint16_t *order = mem_alloc((x->edges.count + 1) * sizeof *order);
     for (size_t i = 0; i < x->edges.count; i++)
         first[x->edges.items[i].to + 2]++;
-    for (uint32_t i = 2; i < x->f->count + 2; i++)
+    for (uint32_t i = 2; i < x->f->sets.count + 2; i++)
         first[i] += first[i - 1];
     for (size_t i = 0; i < x->edges.count; i++)
         order[first[x->edges.items[i].to + 1]++] = (uint16_t)i;
     size_t looks = 0;
     for (size_t n = 0; n < x->found.count && looks < LOOKS_MAX; n++) {
         const struct found now = x->found.items[n];
-        if (!has_obstacle(&x->f->sets[now.at], &now.obstacle))
+        if (!has_obstacle(&x->f->sets.items[now.at], &now.obstacle))
             continue; /* another was found since that asks for less */
         for (uint32_t i = first[now.at]; i < first[now.at + 1]; i++, looks++) {
             const struct edge *e = &x->edges.items[order[i]];
@@ -406,8 +413,8 @@ static bool go_back_all(struct search *x) {
 static bool stacks_grow(const struct search *x) {
     enum { STACKS = 4 };
     uint32_t stacks[STACKS], count = 0;
-    for (uint32_t i = 0; i < x->f->count && count < STACKS; i++) {
-        const struct thread_set s = x->run->sets.items[x->f->sets[i].set];
+    for (uint32_t i = 0; i < x->f->sets.count && count < STACKS; i++) {
+        const struct thread_set s = x->run->sets.items[x->f->sets.items[i].set];
         uint32_t frame = s.count ? x->run->threads.items[s.first].frame : 0, k = 0;
         while (k < count && stacks[k] != frame)
             k++;
@@ -420,13 +427,13 @@ static bool stacks_grow(const struct search *x) {
 /* What free_text_has and free_text_is_open ask. */
 static void note_groups(struct free_text *f) {
     struct text_bytes others = text_bytes_range(0, TEXT_OTHER);
-    if (!f->count)
+    if (!f->sets.count)
         return;
     text_bytes_drop(&others, f->may);
     f->some = text_bytes_groups(f->may);
     f->whole = f->some & ~text_bytes_groups(others);
-    for (uint32_t i = 0; i < f->count && f->room == VOCAB_TOKEN_BYTES_MAX && !f->opens; i++)
-        f->opens = !f->sets[i].count && f->sets[i].state == TEXT_BEGIN;
+    for (uint32_t i = 0; i < f->sets.count && f->room == VOCAB_TOKEN_BYTES_MAX && !f->opens; i++)
+        f->opens = !f->sets.items[i].count && f->sets.items[i].state == TEXT_BEGIN;
 }
 
 static void find(struct search *x, uint32_t set) {
@@ -434,22 +441,22 @@ static void find(struct search *x, uint32_t set) {
     f->may =
         bytes_behind(x->run, set, x->drops ? text_bytes_of_characters() : text_bytes_of_text());
     f->room = VOCAB_TOKEN_BYTES_MAX;
-    f->count = f->some = f->whole = 0;
+    f->sets.count = f->some = f->whole = 0;
     f->opens = false;
     if (text_amount(f->may) < BYTES_MIN)
         return;
     memset(f->slots, 0, sizeof f->slots);
     (void)place_of(f, set, TEXT_BEGIN, 0);
     bool known = true, any_stack = x->any_stack;
-    for (uint32_t i = 0; i < f->count && known; i++) {
+    for (uint32_t i = 0; i < f->sets.count && known; i++) {
         known = look_behind(x, i) && text_amount(f->may) >= BYTES_MIN;
-        if (known && !any_stack && f->count >= SETS_FEW) {
+        if (known && !any_stack && f->sets.count >= SETS_FEW) {
             known = !(x->grows = stacks_grow(x));
             any_stack = true;
         }
     }
     if (!known || !go_back_all(x))
-        f->count = 0;
+        f->sets.count = 0;
     note_groups(f);
     vec_release(&x->edges);
     vec_release(&x->found);
@@ -475,11 +482,11 @@ bool free_text_find(struct free_text *f, struct grammar_run *run, const struct t
     struct search x = {.f = f, .run = run, .trie = t, .any_stack = any_stack};
     x.drops = x.letters = true;
     find(&x, set);
-    if (!f->count && !x.grows && is_prose(run, set)) {
+    if (!f->sets.count && !x.grows && is_prose(run, set)) {
         x.drops = x.letters = false;
         find(&x, set);
     }
-    if (!f->count && !x.grows) {
+    if (!f->sets.count && !x.grows) {
         x.drops = true;
         x.letters = false;
         find(&x, set);
@@ -487,24 +494,28 @@ bool free_text_find(struct free_text *f, struct grammar_run *run, const struct t
     return !x.grows;
 }
 
+void free_text_release(struct free_text *f) {
+    vec_release(&f->sets);
+}
+
 bool free_text_is_most(const struct free_text *f, struct grammar_run *run, uint32_t set) {
     struct text_bytes may = bytes_behind(run, set, text_bytes_of_characters());
-    return f->count && text_amount(f->may) * 4 >= text_amount(may) * 3;
+    return f->sets.count && text_amount(f->may) * 4 >= text_amount(may) * 3;
 }
 
 bool free_text_is_open(const struct free_text *f, uint32_t set) {
     uint16_t place = f->opens ? f->slots[slot_of(f, set, TEXT_BEGIN)] : 0;
-    return place && !f->sets[place - 1].count;
+    return place && !f->sets.items[place - 1].count;
 }
 
 bool free_text_covers(const struct free_text *f, uint32_t set, const struct trie *t,
                       uint32_t node) {
     const struct trie_node *n = &t->nodes.items[node];
     const struct obstacle whole = {.all = t->below[node], .len = n->height};
-    if (!f->count || n->height > f->room || !text_bytes_within(whole.all, f->may))
+    if (!f->sets.count || n->height > f->room || !text_bytes_within(whole.all, f->may))
         return false;
     uint16_t place = f->slots[slot_of(f, set, n->text)];
-    const struct free_set *s = place ? &f->sets[place - 1] : NULL;
+    const struct free_set *s = place ? &f->sets.items[place - 1] : NULL;
     for (uint32_t i = 0; s && i < s->count; i++)
         if (covers_obstacle(&s->obstacles[i], &whole))
             return false;
@@ -512,10 +523,10 @@ bool free_text_covers(const struct free_text *f, uint32_t set, const struct trie
 }
 
 uint32_t free_text_pairs(const struct free_text *f, uint16_t *pairs) {
-    if (!f->count || f->room < VOCAB_TOKEN_BYTES_MAX ||
+    if (!f->sets.count || f->room < VOCAB_TOKEN_BYTES_MAX ||
         !text_bytes_within(text_bytes_of_text(), f->may))
         return 0;
-    const struct free_set *s = &f->sets[0];
+    const struct free_set *s = &f->sets.items[0];
     for (uint32_t i = 0; i < s->count; i++) {
         if (s->obstacles[i].pair == PAIR_NONE)
             return 0;

@@ -49,20 +49,21 @@ struct free_set {
 /* Text of some bytes. */
 struct free_text {
     struct text_bytes may;
-    uint32_t some, whole; /* groups of which some may come, and all */
-    bool opens;           /* there may be sets that are open (free_text_is_open) */
-    uint32_t count;       /* sets; 0: there is too little text */
-    uint32_t room;        /* bytes of text about which the obstacles tell all */
-    struct free_set sets[FREE_SETS_MAX];
+    uint32_t some, whole;       /* groups of which some may come, and all */
+    bool opens;                 /* there may be sets that are open (free_text_is_open) */
+    uint32_t room;              /* bytes of text about which the obstacles tell all */
+    VEC(struct free_set) sets;  /* at most FREE_SETS_MAX; none: there is too little text */
     uint16_t slots[FREE_SLOTS]; /* 1 + a place in sets, by hash */
 };
 
 /* Enough bytes may come behind the set for text. */
 bool free_text_may_begin(struct grammar_run *run, uint32_t set);
-/* What goes on from `set`. The trie says which pairs are rare. False, and there is none: sets are many
+/* What goes on from `set`; f is zeroes, or was found before. The trie says which pairs are rare. False, and there is none: sets are many
  * since stacks grow, which `any_stack` does not mind. */
 bool free_text_find(struct free_text *f, struct grammar_run *run, const struct trie *t,
                     uint32_t set, bool any_stack);
+/* f may be zeroes. */
+void free_text_release(struct free_text *f);
 /* It is of most bytes that may come behind the set. */
 bool free_text_is_most(const struct free_text *f, struct grammar_run *run, uint32_t set);
 /* What is below a node is of bytes that may come. */

@@ -155,8 +155,10 @@ struct sought {
 };
 
 static void sought_free(struct sought *x) {
-    if (x)
-        mem_free(x->flat);
+    if (!x)
+        return;
+    free_text_release(&x->text);
+    mem_free(x->flat);
     mem_free(x);
 }
 
