@@ -107,7 +107,7 @@ void matcher_forced(struct matcher *m, size_t max, struct buf *out) {
 /* Edges and threads that are looked at while only narrow sets are open, and while wide ones are: a
  * few milliseconds of a compilation. Where no set so far has more than a few threads, what lies behind
  * hardly has hundreds, and less is looked at. */
-enum { FEW = 6, WIDE = 16, COST_MAX_FEW = 2500, COST_MAX = 10000, COST_MAX_WIDE = 1 << 17 };
+enum { FEW = 6, WIDE = 16, COST_MAX_FEW = 2000, COST_MAX = 10000, COST_MAX_WIDE = 1 << 17 };
 
 /* Sets to go on from, wide ones first, of those the ones that were found first. */
 struct look_ahead {
@@ -140,22 +140,27 @@ static uint32_t take_open(struct look_ahead *x, size_t cost) {
     return SET_DEAD;
 }
 
+/* Inside of one string: what comes behind it matters alone. */
+static bool look_behind_string(struct look_ahead *x, uint32_t set, size_t *cost) {
+    struct grammar_run *run = x->run;
+    const struct thread_set s = run->sets.items[set];
+    struct thread t = run->threads.items[s.first];
+    if (s.count != 1 || t.state == STATE_STRING || t.state >= STATE_BEHIND_STRING)
+        return false;
+    t.state = STATE_STRING_END;
+    (void)run_set_of(run, &t, 1);
+    *cost += 1 + run->work.count;
+    return true;
+}
+
 /* Steps over one byte of each kind; returns what that cost. */
 static size_t look_behind(struct look_ahead *x, uint32_t set) {
     struct grammar_run *run = x->run;
     const struct thread_set s = run->sets.items[set];
-    bool begins[256] = {0};
     size_t cost = 0;
-    for (uint32_t i = 0; i < s.count; i++) {
-        const struct state *state =
-            &run->program->states.items[run->threads.items[s.first + i].state];
-        for (uint32_t e = 0; e < state->edge_count; e++)
-            begins[run->program->edges.items[state->edge_first + e].lo] = true;
-        cost += state->edge_count;
-    }
-    for (int c = 0; c < 256 && !run->failed; c++)
-        if (begins[c]) {
-            (void)run_next(run, set, (uint8_t)c);
+    if (s.count && !look_behind_string(x, set, &cost))
+        for (uint32_t c = 0, lo, hi; c < 256 && !run->failed; c = hi + 1) {
+            (void)run_step(run, set, (uint8_t)c, &lo, &hi);
             cost += s.count + run->work.count;
         }
     open_new_sets(x);

@@ -245,25 +245,32 @@ static uint32_t *new_row(struct grammar_run *run) {
     return row;
 }
 
+uint32_t run_step(struct grammar_run *run, uint32_t set, uint8_t byte, uint32_t *lo, uint32_t *hi) {
+    const struct thread_set s = run->sets.items[set];
+    run->work.count = 0;
+    *lo = 0;
+    *hi = 255;
+    for (uint32_t i = 0; i < s.count; i++) {
+        struct thread t = run->threads.items[s.first + i];
+        uint32_t to = step_alike(run->program, t.state, byte, lo, hi);
+        if (to != FA_NONE)
+            push_thread(run, to, t.frame);
+    }
+    return close_work(run);
+}
+
 uint32_t run_find_next(struct grammar_run *run, uint32_t set, uint8_t byte) {
+    uint32_t lo, hi;
     if (set == SET_DEAD || run->failed)
         return SET_DEAD;
     if (run->sets.items[set].unique)
         return find_unique_next(run, set, byte);
     if (!run->sets.items[set].row)
         run->sets.items[set].row = new_row(run);
-    const struct thread_set s = run->sets.items[set];
-    run->work.count = 0;
-    uint32_t lo = 0, hi = 255; /* bytes that take each thread where this one does */
-    for (uint32_t i = 0; i < s.count; i++) {
-        struct thread t = run->threads.items[s.first + i];
-        uint32_t to = step_alike(run->program, t.state, byte, &lo, &hi);
-        if (to != FA_NONE)
-            push_thread(run, to, t.frame);
-    }
-    uint32_t to = close_work(run);
+    uint32_t *row = run->sets.items[set].row;
+    uint32_t to = run_step(run, set, byte, &lo, &hi);
     for (uint32_t c = lo; c <= hi && !run->failed; c++)
-        s.row[c] = to;
+        row[c] = to;
     return to;
 }
 

@@ -132,6 +132,9 @@ uint32_t run_object_with(struct grammar_run *run, struct frame f, uint32_t label
 
 /* ---- steps (run.c) ---- */
 
+/* The set behind a byte and all others from lo to hi, which are told; it is not kept. For sets without
+ * unique items, of a run that has not failed. */
+uint32_t run_step(struct grammar_run *run, uint32_t set, uint8_t byte, uint32_t *lo, uint32_t *hi);
 /* The set behind a byte; SET_DEAD when it may not come. */
 uint32_t run_find_next(struct grammar_run *run, uint32_t set, uint8_t byte);
 /* The same, from the row of known sets where it has the byte. */
