@@ -187,6 +187,8 @@ static bool gather(struct schema *s, conjunction *c) {
             schema_fail(s, ERR_INVALID, "a schema must be an object, true or false");
             return false;
         }
+        if (!schema_check(s, m.node))
+            return false;
         if (c->count > 500) {
             schema_fail(s, ERR_LIMIT, "too many schemas apply to one value");
             return false;
@@ -560,6 +562,7 @@ static uint32_t node_to_rule(struct builder *b, struct tree *t, uint32_t node, b
     b->any_string = 0;
     vec_release(&s.memos);
     vec_release(&s.memo_members);
+    vec_release(&s.checked);
     vec_release(&s.negations);
     vec_release(&s.plain_nodes);
     schema_refs_release(&s);

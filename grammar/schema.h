@@ -16,7 +16,8 @@
  * and objects two deep), bounds of numbers, multipleOf (not too large). Keywords that say nothing
  * about the value (title, default, ...) are passed over, and so are unknown ones and unknown
  * formats, as the specification has it. Beside enum and const all keywords hold. Everything else
- * that would change what is accepted is refused by its name, and mostly its place.
+ * that would change what is accepted is refused by its name, and mostly its place; so are values
+ * that a keyword has in no draft (schema_check.c).
  *
  * Members may come in any order, or, with `ordered`, in that of "properties"; a key comes once at
  * most where the schema names it.

@@ -168,6 +168,7 @@ struct schema {
     VEC(struct schema_anchor) anchors;
     struct schema_copies copies;
     VEC(uint32_t) bases;       /* by node of the document: 1 + its resource; 0: not known */
+    VEC(bool) checked;         /* by node: schema_check found nothing */
     VEC(uint32_t) negations;   /* by node: what schema_negate made of it; FA_NONE: not yet */
     VEC(uint32_t) plain_nodes; /* by node: what schema_without_unevaluated made of it, or 0 */
     uint32_t stuck; /* the first keyword that schema_negate could not turn around, or 0 */
@@ -303,6 +304,8 @@ uint32_t schema_any(struct schema *s);
 
 /* Whether this is a keyword that may refuse a value; all others say nothing about it. */
 bool schema_asks(struct bytes keyword);
+/* Whether the keywords of a schema (an object) have values that are ones for them; else one is refused. */
+bool schema_check(struct schema *s, uint32_t node);
 /* Whether a "format" (this node) is one that binds strings. */
 bool schema_format_known(struct schema *s, uint32_t format);
 /* A schema that accepts exactly what this one refuses, or 0 (no error is recorded). */

@@ -421,7 +421,7 @@ static uint32_t negate(struct schema *s, uint32_t node, uint32_t depth) {
     enum tree_kind kind = tree_kind(t, node);
     if (kind == TREE_TRUE || kind == TREE_FALSE)
         return tree_new(t, kind == TREE_TRUE ? TREE_FALSE : TREE_TRUE);
-    if (kind != TREE_OBJECT || depth > LOGIC_DEPTH_MAX || s->b->failed)
+    if (kind != TREE_OBJECT || depth > LOGIC_DEPTH_MAX || s->b->failed || !schema_check(s, node))
         return 0;
     uint32_t either = tree_new(t, TREE_ARRAY);
     bool alone = s->ref_alone && tree_get(t, node, "$ref");
