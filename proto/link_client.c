@@ -36,6 +36,8 @@ struct link_client {
     char *key_file, *allow_keys;           /* owned */
     char *endpoints[ENDPOINTS_MAX];        /* owned */
     uint32_t endpoint_count, endpoint_idx; /* the one that is connected, or tried */
+    /* of each endpoint: how often it refused us; another of the schedulers' keys is tried then */
+    uint64_t refusals[ENDPOINTS_MAX];
     enum wire_role role;
     struct u128 instance;
     uint32_t incarnation;
@@ -105,7 +107,7 @@ static int open_connection(struct link_client *c, struct error *err) {
     int rc = link_wait_watch(&c->wait, c->socket, err);
     if (!rc)
         rc = link_guard_prove(c->socket, endpoint_of(c), c->role, c->key_file, c->allow_keys,
-                              c->connection_count, err);
+                              c->refusals[c->endpoint_idx], err);
     if (!rc)
         rc = open_monitor(c, err);
     if (rc)
@@ -124,6 +126,8 @@ static int open_connection(struct link_client *c, struct error *err) {
 /* Out of descriptors, say: the next tick tries again. */
 static void reopen(struct link_client *c) {
     struct error err;
+    c->refusals[c->endpoint_idx] += c->refused;
+    c->refused = false;
     c->endpoint_idx = (c->endpoint_idx + 1) % c->endpoint_count;
     if (open_connection(c, &err) == 0)
         return;

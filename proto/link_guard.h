@@ -60,7 +60,7 @@ bool link_guard_is_user(struct bytes address, unsigned long ours);
 /* ERR_INVALID, with the commands to type. */
 int link_guard_missing(const char *endpoint, enum wire_role role, struct error *err);
 /* What a client has to set before it connects: on tcp its key, and the scheduler's it expects, the
- * n-th (modulo their count) of those that the list has; on ipc it looks whose the folder is.
+ * n-th (modulo their count, from 0) of those that the list has; on ipc it looks whose the folder is.
  * ERR_AGAIN: the folder of the socket is not there yet; ERR_INVALID, ERR_IO. */
 MUST_CHECK int link_guard_prove(void *socket, const char *endpoint, enum wire_role role,
                                 const char *key_file, const char *allow_keys, uint64_t n,

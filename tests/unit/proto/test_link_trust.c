@@ -400,6 +400,31 @@ TEST(trust_a_client_finds_the_scheduler_of_two_keys) {
     tcp_keys_remove(&k);
 }
 
+/* Two addresses and two keys: whichever address it is at, and whichever key it has. */
+TEST(trust_a_client_finds_a_scheduler_by_address_and_key) {
+    struct tcp_keys k;
+    char aside[80], endpoints[128];
+    EXPECT(tcp_keys_make(&k));
+    snprintf(aside, sizeof aside, "%s/old", k.folder);
+    EXPECT_EQ(rename(k.files[WIRE_ROLE_SCHEDULER], aside), 0);
+    EXPECT_EQ(link_keys_make(k.folder, NULL), 0);
+    for (int round = 0; round < 4; round++) {
+        struct test_server s = {.echo = true};
+        struct test_client c = {0};
+        if (round == 2)
+            EXPECT_EQ(rename(aside, k.files[WIRE_ROLE_SCHEDULER]), 0);
+        EXPECT(test_server_open_with(&s, "tcp://127.0.0.1:*", &k, 5, 3000));
+        const char *address = link_server_address(s.link, 0), *nobody = "tcp://127.0.0.1:9";
+        snprintf(endpoints, sizeof endpoints, "%s,%s", round % 2 ? nobody : address,
+                 round % 2 ? address : nobody);
+        EXPECT(test_client_open_with(&c, endpoints, &k, WIRE_ROLE_GATEWAY));
+        TURN_UNTIL(&s, &c, 20000, c.registered);
+        EXPECT_EQ(c.registered, 1);
+        test_close(&s, &c);
+    }
+    tcp_keys_remove(&k);
+}
+
 /* Where a key stands in the list does not matter. */
 TEST(trust_a_client_finds_the_schedulers_key_anywhere_in_the_list) {
     struct tcp_keys k;
