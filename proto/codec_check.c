@@ -253,6 +253,8 @@ int check_deltas(const void *message, struct error *err) {
     if ((d->queued_ms.count != 0 && d->queued_ms.count != count) ||
         d->prefill_ms.count != d->queued_ms.count)
         return bad(err, "deltas", "times of first tokens are not one an item");
+    if (d->prompt_counts.count != 0 && d->prompt_counts.count != count)
+        return bad(err, "deltas", "counts of prompts are not one an item");
     if (!sums_to(d->token_counts, d->tokens.count))
         return bad(err, "deltas", "token counts do not add up");
     if ((d->vector_widths.count != 0 && d->vector_widths.count != count) ||
@@ -263,7 +265,8 @@ int check_deltas(const void *message, struct error *err) {
     if (!all_below(d->choices, WIRE_MAX_CHOICES))
         return bad(err, "deltas", "no such choice");
     if (!all_within(d->indexes, 0, WIRE_MAX_TOKENS) ||
-        !all_within(d->cached_counts, 0, WIRE_MAX_TOKENS))
+        !all_within(d->cached_counts, 0, WIRE_MAX_TOKENS) ||
+        !all_within(d->prompt_counts, 0, WIRE_MAX_TOKENS))
         return bad(err, "deltas", "an index or count is out of bounds");
     if (!all_within(d->finishes, WIRE_FINISH_NONE, WIRE_FINISH_CONSTRAINT))
         return bad(err, "deltas", "no such finish");

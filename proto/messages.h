@@ -73,6 +73,7 @@ enum {
     WIRE_FEATURE_QUIET = 8,       /* both: signs of life are rare while nothing is said */
     WIRE_DELTA_ACCEPTED = 1,      /* bits of a run's flags: answer to a Submit: taken */
     WIRE_DELTA_OTHER_FINGERPRINT = 2, /* made by a replica whose bits may differ */
+    WIRE_DELTA_PROGRESS = 4,          /* no tokens: how far its prompt has been computed */
 };
 enum { WIRE_ALL_CHOICES = UINT32_MAX }; /* Cancel: every choice of the request */
 enum { WIRE_NO_LOGPROBS = UINT32_MAX }; /* a token's count in `tops`: it has none at all */

@@ -101,14 +101,13 @@ void answer_write_timings(const struct answer *a, struct buf *out) {
     buf_add_byte(out, '}');
 }
 
-void answer_write_progress(const struct answer *a, const struct choice *c, int64_t us,
-                           struct buf *out) {
-    const struct submission *sub = answer_submission_of(a, c);
+void answer_write_progress(const struct answer *a, const struct choice *c,
+                           const struct prompt_progress *p, struct buf *out) {
     buf_addf(
         out,
-        ",\"prompt_progress\":{\"total\":%zu,\"cache\":%u,\"processed\":%zu,\"time_ms\":%" PRId64
+        ",\"prompt_progress\":{\"total\":%zu,\"cache\":%u,\"processed\":%u,\"time_ms\":%" PRId64
         "}",
-        sub->prompt.count, sub->cached_tokens, sub->prompt.count, us / 1000);
+        answer_submission_of(a, c)->prompt.count, p->cached, p->processed, p->us / 1000);
 }
 
 bool answer_all_ended(const struct answer *a, enum choice_finish finish) {

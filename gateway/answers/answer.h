@@ -24,6 +24,12 @@
 struct answer;
 struct json_writer;
 
+/* How far a prompt is, as llama.cpp tells of it. */
+struct prompt_progress {
+    uint32_t cached, processed; /* of its tokens; those found in the cache are among the latter */
+    int64_t us;                 /* since it was begun */
+};
+
 /* How a dialect writes an answer: each function appends to out. A stream is begin, then for each
  * choice texts and a finish, then end; or error in place of what is missing. */
 struct answer_form {
@@ -42,9 +48,9 @@ struct answer_form {
     /* A piece of a choice; logprobs and extra as response_chunk_text has them. */
     void (*text)(struct answer *a, const struct choice *c, const struct response_text *text,
                  struct bytes logprobs, struct bytes extra, struct buf *out);
-    /* The prompt whose first choice this is has been computed, so long after it was handed over. NULL: not
-     * told */
-    void (*progress)(struct answer *a, const struct choice *c, int64_t us, struct buf *out);
+    /* How far the prompt is whose first choice this is. NULL: not told */
+    void (*progress)(struct answer *a, const struct choice *c, const struct prompt_progress *p,
+                     struct buf *out);
     /* A choice has ended. */
     void (*finish)(struct answer *a, const struct choice *c, struct buf *out);
     /* All have. */
@@ -170,9 +176,9 @@ const struct answer_form *answer_form_of(enum genreq_dialect dialect);
  * defaults added. */
 void answer_write_settings(const struct genreq *g, const struct wire_sampling *sampling,
                            struct json_writer *w);
-/* For forms: ,"prompt_progress":{...} in llama.cpp's form, of a prompt that has been computed. */
-void answer_write_progress(const struct answer *a, const struct choice *c, int64_t us,
-                           struct buf *out);
+/* For forms: ,"prompt_progress":{...} in llama.cpp's form. */
+void answer_write_progress(const struct answer *a, const struct choice *c,
+                           const struct prompt_progress *p, struct buf *out);
 /* For forms: ,"timings":{...} in llama.cpp's form, at the end of an answer. */
 void answer_write_timings(const struct answer *a, struct buf *out);
 /* For forms: the choices of a submission that are shown, in order; the k-th of them, or NULL. Its

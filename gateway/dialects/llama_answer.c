@@ -239,10 +239,11 @@ static void text(struct answer *a, const struct choice *c, const struct response
     ADD(out, "}\n\n");
 }
 
-static void progress(struct answer *a, const struct choice *c, int64_t us, struct buf *out) {
+static void progress(struct answer *a, const struct choice *c, const struct prompt_progress *p,
+                     struct buf *out) {
     ADD(out, "data: ");
     add_text(a, c, bytes_of(NULL, 0), bytes_of(NULL, 0), false, out);
-    answer_write_progress(a, c, us, out);
+    answer_write_progress(a, c, p, out);
     ADD(out, "}\n\n");
 }
 

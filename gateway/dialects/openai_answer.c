@@ -73,12 +73,13 @@ static void text(struct answer *a, const struct choice *c, const struct response
                         a->writer.continuous_usage ? &usage : NULL, out);
 }
 
-static void progress(struct answer *a, const struct choice *c, int64_t us, struct buf *out) {
+static void progress(struct answer *a, const struct choice *c, const struct prompt_progress *p,
+                     struct buf *out) {
     static const char end[] = "}\n\n";
     response_chunk_text(&a->writer, c->index, &(struct response_text){0}, bytes_of(NULL, 0),
                         bytes_of(NULL, 0), NULL, out);
     out->len -= sizeof end - 1;
-    answer_write_progress(a, c, us, out);
+    answer_write_progress(a, c, p, out);
     buf_add_str(out, end);
 }
 

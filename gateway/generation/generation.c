@@ -247,6 +247,7 @@ static void init_answer(struct generation *gen, int64_t created_s) {
     /* a stream that can be resumed has the same bytes each time */
     a->timings = g->timings && !gen->terms.stream.len;
     a->progress = g->progress && g->stream && a->form->progress && !gen->terms.stream.len;
+    gen->terms.progress = a->progress && !gen->terms.prepared.echo;
     a->top_logprobs =
         g->prompt_logprobs >= 0 ? (uint32_t)g->top_logprobs : (uint32_t)WIRE_MAX_TOP_LOGPROBS;
     a->prompt_logprobs = g->prompt_logprobs >= 0;

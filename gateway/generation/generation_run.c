@@ -377,6 +377,41 @@ static void fail_for_room(struct generation *gen) {
     generation_fail(gen, &err);
 }
 
+/* How much of a prompt has been computed, for a client that asked. */
+static void write_progress(struct submission *sub, uint32_t cached, uint32_t processed) {
+    struct event_thread *thread = sub->thread;
+    struct answer *a = &sub->generation->answer;
+    int64_t begun_us = sub->prompt_begun_us ? sub->prompt_begun_us : a->times.submit_us;
+    const struct prompt_progress p = {cached, processed, thread->now_us - begun_us};
+    if (a->progress && answer_is_heard(a))
+        a->form->progress(a, &sub->choices[0], &p, &thread->scratch.out);
+}
+
+/* A part of its prompt has been computed, or found in the cache. What another scheduler begins anew
+ * is told once it is further than before. */
+static void take_progress(struct submission *sub, const struct mail_item *item) {
+    struct generation *gen = sub->generation;
+    struct event_thread *thread = sub->thread;
+    struct answer *a = &gen->answer;
+    uint32_t processed = MIN(item->prompt_count, (uint32_t)sub->prompt.count);
+    if (!a->progress || !answer_is_heard(a) || gen->paused || item->choice || sub->cached_known ||
+        (sub->prompt_begun_us && processed <= sub->prompt_told))
+        return;
+    if (!sub->prompt_begun_us)
+        sub->prompt_begun_us = thread->now_us;
+    sub->prompt_told = processed;
+    if (u128_is_zero(a->writer.fingerprint))
+        a->writer.fingerprint = item->fingerprint; /* a chat's first chunk has it */
+    bool room = a->begun || answer_begin(a, thread->now_ms);
+    buf_reset(&thread->scratch.out);
+    write_progress(sub, MIN(item->cached_count, processed), processed);
+    gen->unread_bytes += thread->scratch.out.len;
+    if (!answer_flush(a, thread->now_ms) || !room)
+        generation_set_paused(gen, true);
+    else
+        gen->unread_bytes = 0;
+}
+
 /* The run is the next one of its choice. */
 static void take_run(struct submission *sub, const struct mail *mail, const struct mail_item *item,
                      uint32_t skip) {
@@ -401,9 +436,8 @@ static void take_run(struct submission *sub, const struct mail *mail, const stru
     if (answer_is_heard(a) && a->stream && !a->begun)
         room = answer_begin(a, thread->now_ms);
     buf_reset(&thread->scratch.out);
-    if (a->progress && answer_is_heard(a) && sub->cached_known && !had_prompt)
-        a->form->progress(a, &sub->choices[0], thread->now_us - a->times.submit_us,
-                          &thread->scratch.out);
+    if (sub->cached_known && !had_prompt)
+        write_progress(sub, sub->cached_tokens, (uint32_t)sub->prompt.count);
     const struct choice *c = &sub->choices[item->choice];
     uint64_t before = answer_choice_bytes(c);
     bool cancel = take_tokens(sub, mail, item, skip);
@@ -461,6 +495,8 @@ void generation_on_run(struct submission *sub, const struct mail *mail,
     case DELIVERY_DUPLICATE:
         if (item->token_count)
             metric_add(METRIC(DUPLICATES), 1);
+        else if (item->flags & WIRE_DELTA_PROGRESS)
+            take_progress(sub, item);
         break;
     case DELIVERY_STALE: metric_add(METRIC(STALE), 1); break;
     case DELIVERY_FINISHED:

@@ -139,7 +139,8 @@ static void send_submit(struct submission *sub) {
         .resumed = d->resumed,
         .resumable = terms->stream.len > 0,
         .stream = buf_bytes(&terms->stream),
-        .bundle = terms->model->text->bundle};
+        .bundle = terms->model->text->bundle,
+        .progress = terms->progress};
     if (emitted) {
         submit.revision = terms->model->revision;
         submit.fingerprint = sub->fingerprint;

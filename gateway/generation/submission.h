@@ -28,6 +28,7 @@ struct submit_terms {
     struct buf cache_salt;      /* owned */
     struct buf stream; /* owned; what its client calls it, to resume it; empty: it cannot */
     bool counted;      /* another of its request has its place among its key's requests */
+    bool progress;     /* its client is told how far the prompt has been computed */
     bool detach;       /* its client is gone: it runs on for whoever resumes it */
     struct u128 tenant;
     struct u128 holder; /* whose places, room and shares it takes (open_holder) */
@@ -47,6 +48,8 @@ struct submission {
     uint32_t prompt_idx;     /* of its request's prompts */
     uint32_t cached_tokens;  /* of the prompt; valid when cached_known */
     bool cached_known;
+    uint32_t prompt_told;    /* of its prompt, computed: what its client was told last */
+    int64_t prompt_begun_us; /* when the first of it was told; 0: nothing was */
     uint32_t long_runs;      /* of it that wait for their turn, and whether */
     bool missed;             /* something came behind them, which has to be asked for again */
     bool cut;                /* its reasoning was ended: the scheduler must go on behind that */

@@ -80,6 +80,8 @@ static void copy_run(struct mail *m, const struct wire_deltas *d, const struct r
         item->queued_ms = d->queued_ms.items[i];
         item->prefill_ms = d->prefill_ms.items[i];
     }
+    if (d->prompt_counts.count)
+        item->prompt_count = d->prompt_counts.items[i];
     if (r->token_count)
         memcpy(m->tokens + m->token_count, d->tokens.ids + r->token_at,
                r->token_count * sizeof(uint32_t));

@@ -43,6 +43,7 @@ struct mail_item {
     uint32_t vector_at, vector_width; /* values of its vector; width 0: it has none */
     bool times_told;                  /* the two below are known */
     uint32_t queued_ms, prefill_ms;
+    uint32_t prompt_count; /* with WIRE_DELTA_PROGRESS: of its prompt, computed */
     bool goes_on; /* the run began in a piece before (long_runs.h): it is no sign of speed */
 };
 

@@ -151,6 +151,8 @@ static void commit_row(struct sched *s, const struct flight_row *row,
         finish = WIRE_FINISH_LENGTH;
     if (count)
         draft_review(s, q, count);
+    else
+        seq_tell_progress(s, q);
     if (finish)
         seq_finish(s, q, finish, false);
 }

@@ -25,8 +25,15 @@ void seq_dirty(struct sched *s, struct sequence *q) {
     if (!gateway || gateway->silent || q->request->dropped || q->request->rejected ||
         list_node_is_linked(&q->dirty))
         return;
-    if (has_unsent(q) || owes_accepted(q))
+    if (has_unsent(q) || owes_accepted(q) || q->progress_due)
         list_push(&gateway->dirty, &q->dirty);
+}
+
+void seq_tell_progress(struct sched *s, struct sequence *q) {
+    if (!q->request->progress || q->choice || q->quiet || seq_output_count(q) || has_finish(q))
+        return;
+    q->progress_due = true;
+    seq_dirty(s, q);
 }
 
 void seq_rewind(struct sched *s, struct sequence *q, uint32_t index) {
@@ -124,6 +131,9 @@ static void add_item(struct delta_build *b, const struct sequence *q, uint32_t i
         add_logprobs(b, q, index + i);
     add_vector(b, q, finish);
     add_states(b, q, index, count);
+    bool progress = flags & WIRE_DELTA_PROGRESS;
+    vec_push(&b->prompt_counts, progress ? MIN(q->computed_lo, q->prompt_count) : 0);
+    b->any_progress |= progress;
 }
 
 /* Times of events are those of the turn before: what came in this turn is told by the turn's. */
@@ -149,6 +159,9 @@ static bool add_sequence(struct sched *s, struct sequence *q) {
         q->accepted_due = false;
         add_item(b, q, q->sent, 0, WIRE_FINISH_NONE, WIRE_DELTA_ACCEPTED);
     }
+    if (q->progress_due && !has_unsent(q))
+        add_item(b, q, q->sent, 0, WIRE_FINISH_NONE, WIRE_DELTA_PROGRESS);
+    q->progress_due = false;
     note_first_token(s, q);
     while (has_unsent(q)) {
         if (b->tokens.count + b->vectors.count >= MESSAGE_TOKENS_MAX)
@@ -174,7 +187,8 @@ static void reset(struct delta_build *b) {
         b->queued_ms.count = b->prefill_ms.count = b->tokens.count = 0;
     b->tops.count = b->ids.count = b->values.count = 0;
     b->vector_widths.count = b->vectors.count = b->sampler_states.count = 0;
-    b->any_logprobs = b->any_first = b->any_states = false;
+    b->prompt_counts.count = 0;
+    b->any_logprobs = b->any_first = b->any_states = b->any_progress = false;
 }
 
 static void send(struct sched *s, const struct gateway *gateway) {
@@ -207,6 +221,8 @@ static void send(struct sched *s, const struct gateway *gateway) {
         deltas.queued_ms = (struct u32s){b->queued_ms.items, b->queued_ms.count};
         deltas.prefill_ms = (struct u32s){b->prefill_ms.items, b->prefill_ms.count};
     }
+    if (b->any_progress)
+        deltas.prompt_counts = (struct u32s){b->prompt_counts.items, b->prompt_counts.count};
     s->sink.deltas(s->sink.ctx, gateway->instance, &deltas);
     reset(b);
 }
@@ -247,4 +263,5 @@ void deliver_release(struct sched *s) {
     vec_release(&b->vector_widths);
     vec_release(&b->vectors);
     vec_release(&b->sampler_states);
+    vec_release(&b->prompt_counts);
 }

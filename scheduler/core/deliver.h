@@ -30,12 +30,17 @@ struct delta_build {
     VEC(uint32_t) vector_widths;
     VEC(float) vectors;
     VEC(float) sampler_states;
+    VEC(uint32_t) prompt_counts;
     bool any_logprobs, any_states;
     bool any_first; /* first tokens, whose times are told */
+    bool any_progress;
 };
 
 /* Onto its gateway's list, if it has something to send and can. */
 void seq_dirty(struct sched *s, struct sequence *q);
+/* If its request asks for it and nothing has come of its prompt yet: its gateway is told how much of it
+ * has been computed. Told once; what is lost is not told again. */
+void seq_tell_progress(struct sched *s, struct sequence *q);
 /* Sends again from this output token on. */
 void seq_rewind(struct sched *s, struct sequence *q, uint32_t index);
 /* Is something of it not sent, or not acknowledged? */

@@ -62,6 +62,7 @@ struct request {
     int64_t submitted_at;     /* the turn it came in; not known while it is fresh */
     bool resumed;             /* was accepted before: goes around the bound of the queue */
     bool resumable;           /* runs on without its gateway (streams.h) */
+    bool progress;            /* its gateway is told how far its prompt is (seq_tell_progress) */
     bool paused;              /* its client reads slowly; set by request_pause */
     bool validated;           /* against the model's width and capacity */
     bool dropped; /* no longer in the map; freed when its last row in flight has retired */

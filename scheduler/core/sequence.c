@@ -117,6 +117,7 @@ void seq_place(struct sched *s, struct sequence *q, struct replica *r) {
             r->model->counts.prefix_hits += q->cached_count;
         }
     }
+    seq_tell_progress(s, q);
 }
 
 void seq_row_planned(struct sequence *q, uint64_t plan, uint32_t token_count, bool samples) {

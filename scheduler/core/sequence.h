@@ -88,6 +88,7 @@ struct sequence {
     uint32_t sent_high; /* most ever sent in this attempt: nobody can acknowledge more */
     bool finish_sent;
     bool accepted_due;      /* owes an ACCEPTED: the answer to a Submit, or a probe */
+    bool progress_due;      /* its gateway is to be told how far its prompt is */
     bool quiet;             /* ended on the gateway's wish: nothing more is told */
     struct list_node dirty; /* of its gateway: has something to send */
     struct words logprobs;  /* logprob_stride words a token from logprob_base on */

@@ -47,6 +47,7 @@ static void take_over(struct sched *s, struct gateway *gateway, struct request *
     request_pause(s, request, false);
     request->sequences[0].accepted_due = true;
     request->resumable = submit->resumable;
+    request->progress = submit->progress;
     if (!request->resumable)
         stream_forget(s, request);
     request->deadline_at = submit->deadline_ms ? s->now + submit->deadline_ms : NEVER;

@@ -23,6 +23,14 @@ def ids_of(s, text):
     return s.post("/tokenize", {"prompt": text, "add_special_tokens": False})[1]["tokens"]
 
 
+def events_of(s, path, body):
+    connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+    connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+    events = [json.loads(line[6:]) for line in connection.getresponse().read().decode().splitlines() if line.startswith("data: {")]
+    connection.close()
+    return events
+
+
 def listed(i):
     """Requests with lists of tokens and words of their own, longer than a fault takes."""
     body = {"prompt": f"One day a fox number {i % 5}", "max_tokens": 60, "temperature": 1, "seed": i, "ignore_eos": True, "stream": True,
@@ -98,16 +106,15 @@ def test_what_an_answer_tells_on_request():
             assert streamed.last["__verbose"]["generation_settings"]["seed"] == 3 and streamed.last["choices"] == [], streamed.last
         for path, body in (("/v1/completions", {"prompt": PROMPT, "n": 2}), ("/v1/chat/completions", {"messages": SAY}), ("/completion", {"prompt": PROMPT})):
             body.update(stream=True, max_tokens=5, return_progress=True)
-            connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
-            connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-            events = [json.loads(line[6:]) for line in connection.getresponse().read().decode().splitlines() if line.startswith("data: {")]
-            connection.close()
-            places = [i for i, e in enumerate(events) if "prompt_progress" in e]
+            events = events_of(s, path, body)
+            parts = [(i, e["prompt_progress"]) for i, e in enumerate(events) if "prompt_progress" in e]
             firsts = [e["choices"][0] if e.get("choices") else e for e in events]
             texts = [i for i, c in enumerate(firsts) if not c.get("index") and (c.get("text") or c.get("content") or c.get("delta", {}).get("content"))]
-            progress = events[places[0]]["prompt_progress"]
-            assert len(places) == 1 and places[0] < texts[0], events
-            assert progress["processed"] == progress["total"] > progress["cache"] >= 0 and progress["time_ms"] > 0, progress
+            done, times = [p["processed"] for _, p in parts], [p["time_ms"] for _, p in parts]
+            assert parts[-1][0] < texts[0] and len({p["total"] for _, p in parts}) == len({p["cache"] for _, p in parts}) == 1, events
+            assert done[0] == parts[0][1]["cache"] and done == sorted(set(done)) and done[-1] == parts[0][1]["total"], parts
+            assert times[0] == 0 and times == sorted(times), parts
+            assert len(done) == 2 or path != "/v1/completions", "a prompt of one part is told of when it begins and when it is done"
         usual = json.loads(s.get("/props")[1])["default_generation_settings"]["params"]
         assert (usual["temperature"], usual["top_p"], usual["top_k"], usual["n_predict"]) == (0.7, 0.9, 0, -1), usual
         assert set(told) - set(usual) == {"seed"}, "a request's own seed is drawn"
@@ -120,6 +127,18 @@ def test_what_an_answer_tells_on_request():
         for path in ("/v1/health", "/ping", "/health_generate"):
             assert s.get(path)[0] == 200, path
         assert s.post("/ping", b"")[0] == 200
+
+
+def test_a_prompt_is_told_of_part_by_part():
+    body = {"prompt": " ".join(PROMPT.split() * 8), "max_tokens": 3, "stream": True, "n": 2}
+    with Serve(args=["--max-step-tokens", "32"]) as s:
+        for asks in (True, False):
+            events = events_of(s, "/v1/completions", dict(body, return_progress=asks, cache_salt=str(asks)))
+            done = [e["prompt_progress"]["processed"] for e in events if "prompt_progress" in e]
+            assert not done or asks
+            # at most two steps are in flight, so no more than two parts are told at once
+            assert not asks or (done[0] == 0 and len(done) >= 3 and all(n % 32 == 0 for n in done[:-1]) and done == sorted(set(done))), done
+            assert all("prompt_progress" in e for e in events[: len(done)]), events
 
 
 def test_lists_are_the_same_alone_and_preempted():

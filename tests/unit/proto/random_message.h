@@ -240,7 +240,8 @@ static inline void agree_deltas(struct arena *arena, struct wire_deltas *d) {
     d->token_counts = random_u32s(arena, count, 0, 5);
     d->finishes = random_u32s(arena, count, 0, WIRE_FINISH_CONSTRAINT);
     d->cached_counts = random_u32s(arena, count, 0, WIRE_MAX_TOKENS);
-    d->flags = random_u32s(arena, count, 0, 3);
+    d->flags = random_u32s(arena, count, 0, 7);
+    d->prompt_counts = random_u32s(arena, random_below(2) ? count : 0, 0, WIRE_MAX_TOKENS);
     d->tokens = random_tokens(arena, sum_of(d->token_counts));
     d->fingerprints = random_u128s(arena, random_below(2) ? count : 0);
     d->queued_ms = random_u32s(arena, random_below(2) ? count : 0, 0, UINT32_MAX);

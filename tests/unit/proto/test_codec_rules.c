@@ -186,6 +186,7 @@ TEST(rules_of_deltas) {
         .finishes = U32S(WIRE_FINISH_NONE, WIRE_FINISH_CONSTRAINT),
         .cached_counts = U32S(0, WIRE_MAX_TOKENS),
         .flags = U32S(0, 1),
+        .prompt_counts = U32S(0, WIRE_MAX_TOKENS),
         .tokens = {TOKENS, 3},
         .logprobs = {U32S(0, WIRE_NO_LOGPROBS, 1), U32S(1, 2, 3), F32S(1, 2, 3)},
         .fingerprints = {IDS, 2},
@@ -203,6 +204,9 @@ TEST(rules_of_deltas) {
     JUDGE(deltas, DELTAS, m.finishes.count = 1, "columns differ");
     JUDGE(deltas, DELTAS, m.cached_counts.count = 1, "columns differ");
     JUDGE(deltas, DELTAS, m.flags.count = 1, "columns differ");
+    JUDGE(deltas, DELTAS, m.prompt_counts = NO_U32S, NULL);
+    JUDGE(deltas, DELTAS, m.prompt_counts.count = 1, "counts of prompts");
+    JUDGE(deltas, DELTAS, m.prompt_counts = U32S(0, WIRE_MAX_TOKENS + 1), "out of bounds");
     JUDGE(deltas, DELTAS, m.fingerprints.count = 0, NULL);
     JUDGE(deltas, DELTAS, m.fingerprints.count = 1, "fingerprints");
     JUDGE(deltas, DELTAS, m.queued_ms = m.prefill_ms = NO_U32S, NULL);

@@ -94,6 +94,7 @@ struct stage_stream {
     uint32_t finish, cached;
     uint32_t queued_ms, prefill_ms; /* told with the first token */
     uint32_t times_told;            /* runs with times of more than 0 ms */
+    struct stage_tokens progress;   /* what it was told of its prompt, in order */
     float vector[STAGE_VECTOR];
     uint32_t vector_width, vector_count; /* and how often it came */
     uint32_t other_count;                /* of its tokens, made by another replica's bits */
@@ -283,6 +284,8 @@ static inline void stage_on_deltas(void *ctx, struct u128 gateway,
                 stream->fingerprint = deltas->fingerprints.items[i];
             }
         stream->cached = deltas->cached_counts.items[i];
+        if (deltas->flags.items[i] & WIRE_DELTA_PROGRESS)
+            vec_push(&stream->progress, deltas->prompt_counts.items[i]);
         CHECK(width <= STAGE_VECTOR);
         if (width) {
             memcpy(stream->vector, vector, width * sizeof *vector);
@@ -381,8 +384,10 @@ static inline void stage_free(struct stage *stage) {
     }
     for (int i = 0; i < STAGE_REQUESTS; i++) {
         vec_release(&stage->requests[i].prompt);
-        for (int c = 0; c < STAGE_CHOICES; c++)
+        for (int c = 0; c < STAGE_CHOICES; c++) {
             vec_release(&stage->requests[i].choices[c].tokens);
+            vec_release(&stage->requests[i].choices[c].progress);
+        }
     }
     mem_free(stage);
 }

@@ -40,6 +40,31 @@ TEST(core_tells_how_long_a_first_token_took) {
     stage_free(stage);
 }
 
+/* Where the request asks for it: what is found at first, then each part but the last one, whose end
+ * the first token tells. */
+TEST(core_tells_how_far_a_prompt_is) {
+    struct stage *stage = stage_new(NULL);
+    struct stage_worker *w = stage_worker(stage, 0);
+    w->hello.max_step_tokens = 16;
+    w->hello.steps_in_flight = 1;
+    EXPECT_EQ(stage_hello(stage, w), 0);
+    for (uint32_t idx = 0; idx < 3; idx++) {
+        struct wire_submit submit = stage_submit(stage, idx, 40, 3, idx % 2);
+        submit.progress = idx != 1;
+        stage_send(stage, &submit);
+        stage_finish(stage);
+        EXPECT_EQ(stage->requests[idx].choices[0].tokens.count, 3);
+    }
+    const struct stage_tokens *first = &stage->requests[0].choices[0].progress;
+    EXPECT(first->count == 3 && first->items[0] == 0 && first->items[1] == 16 &&
+           first->items[2] == 32);
+    EXPECT_EQ(stage->requests[1].choices[0].progress.count, 0);
+    const struct stage_stream *again = &stage->requests[2].choices[0];
+    EXPECT(again->cached > 0 && again->progress.count > 0 &&
+           again->progress.items[0] == again->cached);
+    stage_free(stage);
+}
+
 TEST(core_counts_steps_by_their_size) {
     struct stage *stage = stage_new(NULL);
     struct stage_worker *w = stage_worker(stage, 0);
