@@ -113,6 +113,12 @@ static const uint8_t *escape_fail(struct json_reader *r, const uint8_t *at, cons
     return NULL;
 }
 
+/* It is JSON, which the other faults are not. */
+static const uint8_t *refuse_nul(struct json_reader *r, const uint8_t *at) {
+    fail_at(r, ERR_UNSUPPORTED, at, "zero character (\\u0000)");
+    return NULL;
+}
+
 /* at is at "\u". Appends the character; returns the byte behind the escape (or the pair), or NULL
  * after failing. */
 static const uint8_t *unicode_escape(struct json_reader *r, const uint8_t *at) {
@@ -122,7 +128,7 @@ static const uint8_t *unicode_escape(struct json_reader *r, const uint8_t *at) {
     if (cp < 0)
         return escape_fail(r, first, "bad \\u escape");
     if (cp == 0 && !(r->flags & JSON_ALLOW_NUL))
-        return escape_fail(r, first, "zero character (\\u0000)");
+        return refuse_nul(r, first);
     at += 6;
     if (cp >= 0xd800 && cp <= 0xdbff) {
         int32_t low = r->end - at >= 6 && at[0] == '\\' && at[1] == 'u' ? hex4(at + 2, r->end) : -1;

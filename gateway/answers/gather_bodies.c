@@ -1,6 +1,7 @@
 #include "gateway/answers/gather_bodies.h"
 
 #include "formats/json.h"
+#include "gateway/fields/field.h"
 #include "gateway/fields/raw_value.h"
 
 /* Members that may be lists. The first that is there says how many requests there are: one, where it
@@ -166,7 +167,6 @@ static bool write_bodies(const struct cut *c, struct bytes body) {
 int gather_cut(enum genreq_dialect dialect, struct bytes body, struct buf *bodies, uint32_t *count,
                struct api_error *err) {
     struct cut c = {.bodies = bodies, .err = err};
-    struct error scan;
     bool chats = dialect == GENREQ_CHAT;
     c.members = chats ? CHAT_MEMBERS : GENERATE_MEMBERS;
     c.member_count = chats ? ARRAY_LEN(CHAT_MEMBERS) : ARRAY_LEN(GENERATE_MEMBERS);
@@ -174,8 +174,8 @@ int gather_cut(enum genreq_dialect dialect, struct bytes body, struct buf *bodie
     if (body.len > GATHER_BODY_MAX)
         return api_error_set(err, API_TOO_LARGE, NULL,
                              "a body with several requests has at most %d bytes", GATHER_BODY_MAX);
-    if (json_scan(body, GENREQ_DEPTH_MAX, &scan))
-        return api_error_set(err, API_BAD_REQUEST, NULL, "malformed JSON: %s", scan.text);
+    if (field_check_json(body, err))
+        return -1;
     find_lists(&c, body);
     if (chats && !c.lists[0].len)
         return api_error_set(err, API_BAD_REQUEST, "messages",

@@ -101,12 +101,11 @@ static bool send_order(struct event_thread *to, struct u128 holder, const struct
 }
 
 static int read_body(struct abort_request *q, struct bytes body, struct api_error *err) {
-    struct error scan;
     if (body.len > ABORT_BODY_MAX)
         return api_error_set(err, API_TOO_LARGE, NULL, "the body has more than %d bytes",
                              ABORT_BODY_MAX);
-    if (json_scan(body, GENREQ_DEPTH_MAX, &scan))
-        return api_error_set(err, API_BAD_REQUEST, NULL, "malformed JSON: %s", scan.text);
+    if (field_check_json(body, err))
+        return -1;
     if (field_read_request(&q->g, &fields_abort, body, err))
         return -1;
     if (q->all)

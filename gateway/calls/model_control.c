@@ -18,12 +18,11 @@ static const struct field_table *const tables[] = {&own};
 const struct field_set fields_model_control = {tables, ARRAY_LEN(tables)};
 
 static int read_body(struct genreq *g, struct bytes body, struct api_error *err) {
-    struct error scan;
     if (body.len > CONTROL_BODY_MAX)
         return api_error_set(err, API_TOO_LARGE, NULL, "the body has more than %d bytes",
                              CONTROL_BODY_MAX);
-    if (json_scan(body, GENREQ_DEPTH_MAX, &scan))
-        return api_error_set(err, API_BAD_REQUEST, NULL, "malformed JSON: %s", scan.text);
+    if (field_check_json(body, err))
+        return -1;
     return field_read_request(g, &fields_model_control, body, err);
 }
 

@@ -121,12 +121,11 @@ static int read_show(struct genreq *g, struct bytes body, struct api_error *err)
     static const struct field_table own = {rows, ARRAY_LEN(rows)};
     static const struct field_table *const tables[] = {&own};
     static const struct field_set set = {tables, ARRAY_LEN(tables)};
-    struct error scan;
     if (body.len > SHOW_BODY_MAX)
         return api_error_set(err, API_TOO_LARGE, NULL, "the body has more than %d bytes",
                              SHOW_BODY_MAX);
-    if (json_scan(body, GENREQ_DEPTH_MAX, &scan))
-        return api_error_set(err, API_BAD_REQUEST, NULL, "malformed JSON: %s", scan.text);
+    if (field_check_json(body, err))
+        return -1;
     return field_read_request(g, &set, body, err);
 }
 

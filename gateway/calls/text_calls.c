@@ -112,7 +112,6 @@ static int read_completion(struct text_request *t, struct bytes body, struct api
 
 static int parse(struct text_request *t, text_call_reader *read, struct bytes body,
                  struct api_error *err) {
-    struct error scan;
     *t = (struct text_request){.parse_special = true};
     genreq_init(&t->g, GENREQ_CHAT);
     if (body.len > TEXT_CALL_BYTES_MAX)
@@ -121,9 +120,12 @@ static int parse(struct text_request *t, text_call_reader *read, struct bytes bo
     if (body.len == 0)
         return api_error_set(err, API_BAD_REQUEST, NULL,
                              "the request has no body; it must be a JSON object");
-    if (json_scan(body, GENREQ_DEPTH_MAX, &scan))
-        return api_error_set(err, API_BAD_REQUEST, NULL, "malformed JSON: %s", scan.text);
-    return read(t, body, err);
+    if (field_check_json(body, err))
+        return -1;
+    if (read(t, body, err) == 0)
+        return 0;
+    field_name_as_asked(&t->g, err);
+    return -1;
 }
 
 /* ---- calls ---- */

@@ -131,8 +131,8 @@ static const struct field rows[] = {
     CUSTOM_FIELD("tool_choice", read_tool_choice),
     CUSTOM_FIELD("thinking", read_thinking),
     CUSTOM_FIELD("output_config", read_output_config),
-    CUSTOM_FIELD("output_format", field_response_format),
-    CUSTOM_FIELD("stop_sequences", field_stops),
+    CUSTOM_ALIAS("output_format", "response_format", field_response_format),
+    CUSTOM_ALIAS("stop_sequences", "stop", field_stops),
     OBJECT_FIELD("chat_template_kwargs", template_kwargs),
     /* of Anthropic's servers alone, or of the other dialects */
     REFUSED_FIELD("container"),

@@ -150,7 +150,7 @@ static int read_options(struct field_reader *r, enum json_event first) {
     CUSTOM_FIELD("truncation_side", field_truncation_side),                                        \
     BOOL_FIELD("add_special_tokens", add_special_tokens, 0),                                       \
     CUSTOM_FIELD("normalize", read_normalize),                                                     \
-    CUSTOM_FIELD("use_activation", read_normalize),                                                \
+    CUSTOM_ALIAS("use_activation", "normalize", read_normalize),                                   \
     CUSTOM_FIELD("embd_normalize", read_llama_normalize),                                          \
     INT_FIELD("priority", priority, INT32_MIN, INT32_MAX, 0),                                      \
     STRING_FIELD_ONCE("cache_salt", cache_salt, 128, GENREQ_CACHE_SALT),                           \
@@ -167,7 +167,7 @@ static int read_options(struct field_reader *r, enum json_event first) {
 static const struct field openai_rows[] = {OPENAI_ROWS};
 static const struct field llama_rows[] = {
     OPENAI_ROWS,
-    CUSTOM_FIELD("content", read_input),
+    CUSTOM_ALIAS("content", "input", read_input),
 };
 
 static const struct field ollama_embed_rows[] = {
@@ -180,7 +180,7 @@ static const struct field ollama_embed_rows[] = {
 
 static const struct field ollama_embeddings_rows[] = {
     STRING_FIELD("model", model, GENREQ_NAME_MAX),
-    CUSTOM_FIELD("prompt", read_one),
+    CUSTOM_ALIAS("prompt", "input", read_one),
     CUSTOM_FIELD("options", read_options),
     NEUTRAL_FIELD("truncate", "true"),
     PASSED_FIELD("keep_alive"),
@@ -247,10 +247,10 @@ static int read_encode_ids(struct field_reader *r, enum json_event first) {
 
 static const struct field encode_rows[] = {
     STRING_FIELD("model", model, GENREQ_NAME_MAX),
-    CUSTOM_FIELD("text", read_encode_text),
-    CUSTOM_FIELD("input_ids", read_encode_ids),
+    CUSTOM_ALIAS("text", "input", read_encode_text),
+    CUSTOM_ALIAS("input_ids", "input", read_encode_ids),
     INT_FIELD("dimensions", embed.dimensions, 1, WIRE_MAX_VECTOR, 0),
-    CUSTOM_FIELD("rid", field_request_id),
+    CUSTOM_ALIAS("rid", "request_id", field_request_id),
     INT_FIELD("priority", priority, INT32_MIN, INT32_MAX, 0),
     NEUTRAL_FIELD("sampling_params", "{}"),
     NEUTRAL_FIELD("is_cross_encoder_request", "false"),
@@ -319,12 +319,12 @@ static int read_cohere_truncate(struct field_reader *r, enum json_event first) {
 
 static const struct field cohere_rows[] = {
     STRING_FIELD("model", model, GENREQ_NAME_MAX),
-    CUSTOM_FIELD("texts", read_cohere_texts),
+    CUSTOM_ALIAS("texts", "input", read_cohere_texts),
     CUSTOM_FIELD("input_type", read_input_type),
     CUSTOM_FIELD("embedding_types", read_embedding_types),
     CUSTOM_FIELD("truncate", read_cohere_truncate),
-    INT_FIELD("max_tokens", truncate.tokens, 1, WIRE_MAX_TOKENS, 0),
-    INT_FIELD("output_dimension", embed.dimensions, 1, WIRE_MAX_VECTOR, 0),
+    INT_ALIAS("max_tokens", "truncate_prompt_tokens", truncate.tokens, 1, WIRE_MAX_TOKENS, 0),
+    INT_ALIAS("output_dimension", "dimensions", embed.dimensions, 1, WIRE_MAX_VECTOR, 0),
     INT_FIELD("priority", priority, INT32_MIN, INT32_MAX, 0),
     REFUSED_FIELD("images"),
     REFUSED_FIELD("inputs"),

@@ -102,7 +102,7 @@ static const struct field generative_scoring_rows[] = {
 };
 static const struct field label_scores_rows[] = {
     LABEL_ROWS,
-    CUSTOM_FIELD("rid", field_request_id),
+    CUSTOM_ALIAS("rid", "request_id", field_request_id),
 };
 static const struct field ppl_rows[] = {
     COMMON_ROWS,

@@ -102,7 +102,7 @@ static int read_extra(struct field_reader *r, enum json_event first) {
 
 /* clang-format off */
 #define COMMON_ROWS                                                                                \
-    CUSTOM_FIELD("n_probs", read_probs),                                                           \
+    CUSTOM_ALIAS("n_probs", "top_logprobs", read_probs),                                           \
     CUSTOM_FIELD("return_tokens", read_return_tokens),                                             \
     CUSTOM_FIELD("seed", field_seed),                                                              \
     CUSTOM_FIELD("response_fields", read_response_fields),                                         \

@@ -117,7 +117,8 @@ static int read_options(struct field_reader *r, enum json_event first) {
     INT_FIELD("top_k", top_k, -1, INT32_MAX, GENREQ_TOP_K),                                        \
     NUMBER_FIELD("min_p", min_p, 0, 1, GENREQ_MIN_P),                                              \
     INT_FIELD("max_tokens", max_tokens, -1, WIRE_MAX_TOKENS, GENREQ_MAX_TOKENS),                   \
-    INT_FIELD("max_output_tokens", max_tokens, 1, WIRE_MAX_TOKENS, GENREQ_MAX_TOKENS),             \
+    INT_ALIAS("max_output_tokens", "max_tokens", max_tokens, 1, WIRE_MAX_TOKENS,                   \
+              GENREQ_MAX_TOKENS),                                                                  \
     CUSTOM_FIELD("think", read_think),                                                             \
     BOOL_FIELD("logprobs", logprobs, 0),                                                           \
     INT_FIELD("top_logprobs", top_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, GENREQ_TOP_LOGPROBS),      \
@@ -139,7 +140,7 @@ static const struct field chat_rows[] = {
 
 static const struct field generate_rows[] = {
     COMMON_ROWS,
-    CUSTOM_FIELD("prompt", read_prompt),
+    CUSTOM_ALIAS("prompt", "messages", read_prompt), /* it becomes one */
     CUSTOM_FIELD("system", read_system),
     CUSTOM_FIELD("raw", read_raw),
     CUSTOM_FIELD("suffix", read_suffix),

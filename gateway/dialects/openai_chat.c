@@ -79,7 +79,7 @@ static int read_reasoning(struct field_reader *r, enum json_event first) {
 
 /* clang-format off */
 static const struct field rows[] = {
-    INT_FIELD("max_completion_tokens", max_completion_tokens, -1, WIRE_MAX_TOKENS,
+    INT_ALIAS("max_completion_tokens", "max_tokens", max_completion_tokens, -1, WIRE_MAX_TOKENS,
               GENREQ_MAX_COMPLETION_TOKENS),
     BOOL_FIELD("logprobs", logprobs, 0),
     INT_FIELD("top_logprobs", top_logprobs, -1, GENREQ_TOP_LOGPROBS_MAX, GENREQ_TOP_LOGPROBS),
@@ -91,9 +91,9 @@ static const struct field rows[] = {
     CUSTOM_FIELD("enable_thinking", read_enable_thinking),
     CUSTOM_FIELD("reasoning", read_reasoning),
     CUSTOM_FIELD("thinking_token_budget", read_thinking_budget),
-    CUSTOM_FIELD("thinking_budget_tokens", read_thinking_budget),
-    CUSTOM_FIELD("reasoning_budget", read_thinking_budget),
-    CUSTOM_FIELD("reasoning_budget_tokens", read_thinking_budget),
+    CUSTOM_ALIAS("thinking_budget_tokens", "thinking_token_budget", read_thinking_budget),
+    CUSTOM_ALIAS("reasoning_budget", "thinking_token_budget", read_thinking_budget),
+    CUSTOM_ALIAS("reasoning_budget_tokens", "thinking_token_budget", read_thinking_budget),
     BOOL_FIELD("parallel_tool_calls", parallel_tool_calls, 0),
     BOOL_FIELD("include_reasoning", include_reasoning, 0),
     BOOL_FIELD("separate_reasoning", separate_reasoning, 0),

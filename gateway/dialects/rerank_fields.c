@@ -86,7 +86,7 @@ static int read_activation(struct field_reader *r, enum json_event first) {
     STRING_FIELD_ONCE("cache_salt", cache_salt, 128, GENREQ_CACHE_SALT),                           \
     PASSED_FIELD("request_id"),                                                                    \
     CUSTOM_FIELD("use_activation", read_activation),                                               \
-    CUSTOM_FIELD("activation", read_activation), /* its older name */                              \
+    CUSTOM_ALIAS("activation", "use_activation", read_activation), /* its older name */            \
     NEUTRAL_FIELD("raw_scores", "false"),                                                          \
     STRING_FIELD("instruction", embed.instruction, GENREQ_INSTRUCTION_MAX),                        \
     REFUSED_FIELD("mm_processor_kwargs")
@@ -95,10 +95,10 @@ static const struct field rerank_rows[] = {
     COMMON_ROWS,
     CUSTOM_FIELD("query", read_query),
     CUSTOM_FIELD("documents", read_documents),
-    CUSTOM_FIELD("texts", read_documents),
+    CUSTOM_ALIAS("texts", "documents", read_documents),
     INT_FIELD("top_n", embed.top_count, 1, GENREQ_INPUTS_MAX, 0),
     BOOL_FIELD("return_documents", embed.shows_texts, 0),
-    BOOL_FIELD("return_text", embed.shows_texts, 0),
+    BOOL_ALIAS("return_text", "return_documents", embed.shows_texts, 0),
     REFUSED_FIELD("max_tokens_per_doc"),
     REFUSED_FIELD("max_chunks_per_doc"),
     REFUSED_FIELD("rank_fields"),
@@ -106,13 +106,13 @@ static const struct field rerank_rows[] = {
 
 static const struct field score_rows[] = {
     COMMON_ROWS,
-    CUSTOM_FIELD("text_1", read_first),
-    CUSTOM_FIELD("data_1", read_first),
-    CUSTOM_FIELD("queries", read_first),
-    CUSTOM_FIELD("text_2", read_second),
-    CUSTOM_FIELD("data_2", read_second),
+    CUSTOM_ALIAS("text_1", "query", read_first),
+    CUSTOM_ALIAS("data_1", "query", read_first),
+    CUSTOM_ALIAS("queries", "query", read_first),
+    CUSTOM_ALIAS("text_2", "documents", read_second),
+    CUSTOM_ALIAS("data_2", "documents", read_second),
     CUSTOM_FIELD("documents", read_second),
-    CUSTOM_FIELD("items", read_second),
+    CUSTOM_ALIAS("items", "documents", read_second),
     /* SGLang's, with label_token_ids (labels.h) */
     REFUSED_FIELD("apply_softmax"),
     REFUSED_FIELD("item_first"),

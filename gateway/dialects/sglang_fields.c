@@ -51,8 +51,8 @@ static int read_text_in_logprobs(struct field_reader *r, enum json_event first) 
 /* clang-format off */
 /* of both objects: other names, and what means nothing here */
 #define SAMPLING_ROWS                                                                              \
-    INT_FIELD("sampling_seed", seed, 0, 0, GENREQ_SEED),                                           \
-    BOOL_FIELD("no_stop_trim", include_stop_text, 0),                                              \
+    INT_ALIAS("sampling_seed", "seed", seed, 0, 0, GENREQ_SEED),                                   \
+    BOOL_ALIAS("no_stop_trim", "include_stop_str_in_output", include_stop_text, 0),                \
     CUSTOM_FIELD("structural_tag", field_structural_tag),                                          \
     NEUTRAL_FIELD("priority", "0"), /* SGLang's higher ones go first, ours last */                 \
     PASSED_FIELD("return_token_ids"), /* output_ids always has them */                             \
@@ -84,11 +84,11 @@ static int read_sampling(struct field_reader *r, enum json_event first) {
 /* clang-format off */
 static const struct field rows[] = {
     SAMPLING_ROWS,
-    CUSTOM_FIELD("text", read_text),
-    CUSTOM_FIELD("input_ids", read_ids),
+    CUSTOM_ALIAS("text", "prompt", read_text),
+    CUSTOM_ALIAS("input_ids", "prompt", read_ids),
     CUSTOM_FIELD("sampling_params", read_sampling),
-    BOOL_FIELD("return_logprob", logprobs, 0),
-    INT_FIELD("top_logprobs_num", top_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, 0),
+    BOOL_ALIAS("return_logprob", "logprobs", logprobs, 0),
+    INT_ALIAS("top_logprobs_num", "top_logprobs", top_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, 0),
     CUSTOM_FIELD("return_text_in_logprobs", read_text_in_logprobs),
     INT_FIELD("logprob_start_len", prompt_logprobs_from, -1, WIRE_MAX_TOKENS, 0),
     NEUTRAL_FIELD("token_ids_logprob", "[]"),

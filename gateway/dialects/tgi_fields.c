@@ -51,8 +51,8 @@ static int read_grammar(struct field_reader *r, enum json_event first) {
     CUSTOM_FIELD("do_sample", read_do_sample),                                                     \
     CUSTOM_FIELD("grammar", read_grammar),                                                         \
     BOOL_FIELD("return_full_text", tgi.full_text, 0),                                              \
-    INT_FIELD("top_n_tokens", top_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, 0),                        \
-    CUSTOM_FIELD("truncate", field_truncate),                                                      \
+    INT_ALIAS("top_n_tokens", "top_logprobs", top_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, 0),        \
+    CUSTOM_ALIAS("truncate", "truncate_prompt_tokens", field_truncate),                            \
     /* of other dialects */                                                                        \
     NEUTRAL_FIELD("n", "1"),                                                                       \
     NEUTRAL_FIELD("n_cmpl", "1"),                                                                  \
@@ -93,7 +93,7 @@ static int read_parameters(struct field_reader *r, enum json_event first) {
 /* clang-format off */
 static const struct field rows[] = {
     PARAMETER_ROWS,
-    CUSTOM_FIELD("inputs", read_inputs),
+    CUSTOM_ALIAS("inputs", "prompt", read_inputs),
     CUSTOM_FIELD("parameters", read_parameters),
 };
 /* clang-format on */

@@ -76,7 +76,7 @@ static int read_sampling(struct field_reader *r, enum json_event first) {
 
 /* clang-format off */
 static const struct field rows[] = {
-    CUSTOM_FIELD("token_ids", read_ids),
+    CUSTOM_ALIAS("token_ids", "prompt", read_ids),
     CUSTOM_FIELD("sampling_params", read_sampling),
     CUSTOM_FIELD("logprobs", read_logprobs),
     INT_FIELD("prompt_logprobs", prompt_logprobs, 0, GENREQ_TOP_LOGPROBS_MAX, 0),

@@ -317,6 +317,35 @@ const struct field *field_find(const struct field_set *set, struct bytes name) {
     return NULL;
 }
 
+static void note_alias(struct genreq *g, const struct field *f) {
+    if (f->of && g->alias_count < GENREQ_ALIASES_MAX)
+        g->aliases[g->alias_count++] = (struct genreq_alias){f->of, f->name};
+}
+
+/* 'FROM' becomes 'TO' in the text, which is cut where it grows too long. */
+static void rename_quoted(char text[API_ERROR_TEXT_MAX], const char *from, const char *to) {
+    char quoted[API_ERROR_PARAM_MAX], out[API_ERROR_TEXT_MAX] = "";
+    size_t len = 0;
+    int quoted_len = snprintf(quoted, sizeof quoted, "'%s'", from);
+    const char *at = text;
+    for (const char *hit; (hit = strstr(at, quoted)) && len < sizeof out; at = hit + quoted_len)
+        len += (size_t)snprintf(out + len, sizeof out - len, "%.*s'%s'", (int)(hit - at), at, to);
+    if (at == text)
+        return;
+    if (len < sizeof out)
+        snprintf(out + len, sizeof out - len, "%s", at);
+    memcpy(text, out, sizeof out);
+}
+
+void field_name_as_asked(const struct genreq *g, struct api_error *err) {
+    for (uint32_t i = 0; i < g->alias_count; i++) {
+        const struct genreq_alias *alias = &g->aliases[i];
+        rename_quoted(err->text, alias->of, alias->name);
+        if (strcmp(err->param, alias->of) == 0)
+            snprintf(err->param, sizeof err->param, "%s", alias->name);
+    }
+}
+
 /* f NULL: a field that we do not know; it only has to be valid JSON. */
 static int read_field(struct field_reader *r, const struct field *f) {
     if (!f)
@@ -331,6 +360,7 @@ static int read_field(struct field_reader *r, const struct field *f) {
     if (again ? read_again(r, f, first) : read_value(r, f, first))
         return -1;
     r->g->given |= f->given;
+    note_alias(r->g, f);
     return 0;
 }
 
@@ -349,8 +379,34 @@ int field_read_request(struct genreq *g, const struct field_set *set, struct byt
         rc = event == JSON_KEY ? read_field(&r, field_find(set, r.json.text))
                                : field_wrong_type(&r, "valid", JSON_ERROR);
     }
+    if (rc)
+        g->alias_count = 0; /* a reader names its field as the client does */
     json_reader_release(&r.json);
     return rc;
+}
+
+int field_check_json(struct bytes body, struct api_error *err) {
+    struct json_reader r;
+    struct error why;
+    char name[API_ERROR_PARAM_MAX] = "";
+    bool inside = false;
+    int rc = json_scan(body, GENREQ_DEPTH_MAX, &why);
+    if (rc == 0)
+        return 0;
+    json_reader_init(&r, body, GENREQ_DEPTH_MAX, 0);
+    bool is_object = json_next(&r) == JSON_OBJECT_BEGIN;
+    while (is_object && !inside && json_next(&r) == JSON_KEY) {
+        snprintf(name, sizeof name, "%.*s", (int)r.text.len, (const char *)r.text.data);
+        inside = !json_skip(&r);
+    }
+    json_reader_release(&r);
+    if (inside && rc == ERR_UNSUPPORTED)
+        return api_error_set(err, API_BAD_REQUEST, name, "'%s' holds a %s, which no field may have",
+                             name, why.text);
+    if (inside)
+        return api_error_set(err, API_BAD_REQUEST, name, "malformed JSON in '%s': %s", name,
+                             why.text);
+    return api_error_set(err, API_BAD_REQUEST, NULL, "malformed JSON: %s", why.text);
 }
 
 int field_nested(struct field_reader *r, enum json_event first, const struct field_set *set,

@@ -44,6 +44,8 @@ struct field_reader {
 
 struct field {
     const char *name;
+    /* what errors of the whole request call the field, where that is another name; NULL: its name */
+    const char *of;
     enum field_kind kind;
     size_t offset;
     double min, max;
@@ -61,32 +63,19 @@ struct field {
  * Rows: the name in JSON, the member of struct genreq, then what the kind asks for; `given` is the
  * bit set in genreq.given, or 0.
  */
-#define FIELD_OFFSET(member) offsetof(struct genreq, member)
-#define BOOL_FIELD(json, member, bit)                                                              \
-    { .name = json, .kind = FIELD_BOOL, .offset = FIELD_OFFSET(member), .given = bit }
-#define INT_FIELD(json, member, lo, hi, bit)                                                       \
-    {                                                                                              \
-        .name = json, .kind = FIELD_INT, .offset = FIELD_OFFSET(member), .min = lo, .max = hi,     \
-        .given = bit                                                                               \
-    }
-#define NUMBER_FIELD(json, member, lo, hi, bit)                                                    \
-    {                                                                                              \
-        .name = json, .kind = FIELD_NUMBER, .offset = FIELD_OFFSET(member), .min = lo, .max = hi,  \
-        .given = bit                                                                               \
-    }
+#define FIELD_OFFSET(member)                    offsetof(struct genreq, member)
+#define BOOL_FIELD(json, member, bit)           BOOL_ALIAS(json, NULL, member, bit)
+#define INT_FIELD(json, member, lo, hi, bit)    INT_ALIAS(json, NULL, member, lo, hi, bit)
+#define NUMBER_FIELD(json, member, lo, hi, bit) NUMBER_ALIAS(json, NULL, member, lo, hi, bit)
 #define STRING_FIELD(json, member, bytes_max)                                                      \
     { .name = json, .kind = FIELD_STRING, .offset = FIELD_OFFSET(member), .max = bytes_max }
 #define STRING_FIELD_ONCE(json, member, bytes_max, bit)                                            \
-    {                                                                                              \
-        .name = json, .kind = FIELD_STRING, .offset = FIELD_OFFSET(member), .max = bytes_max,      \
-        .given = bit                                                                               \
-    }
+    STRING_ALIAS_ONCE(json, NULL, member, bytes_max, bit)
 #define OBJECT_FIELD(json, member)                                                                 \
     { .name = json, .kind = FIELD_OBJECT, .offset = FIELD_OFFSET(member) }
 #define ARRAY_FIELD(json, member)                                                                  \
     { .name = json, .kind = FIELD_ARRAY, .offset = FIELD_OFFSET(member) }
-#define CUSTOM_FIELD(json, reader)                                                                 \
-    { .name = json, .kind = FIELD_CUSTOM, .read = reader }
+#define CUSTOM_FIELD(json, reader) CUSTOM_ALIAS(json, NULL, reader)
 #define REFUSED_FIELD(json)                                                                        \
     { .name = json, .kind = FIELD_REFUSED }
 /* Refused but for these JSON values, apart by blanks, which ask for what is done anyway. */
@@ -94,6 +83,30 @@ struct field {
     { .name = json, .kind = FIELD_REFUSED, .neutral = values }
 #define PASSED_FIELD(json)                                                                         \
     { .name = json, .kind = FIELD_PASSED }
+
+/* The same of another name for a field: canonical is its usual one. */
+#define BOOL_ALIAS(json, canonical, member, bit)                                                   \
+    {                                                                                              \
+        .name = json, .of = canonical, .kind = FIELD_BOOL, .offset = FIELD_OFFSET(member),         \
+        .given = bit                                                                               \
+    }
+#define INT_ALIAS(json, canonical, member, lo, hi, bit)                                            \
+    {                                                                                              \
+        .name = json, .of = canonical, .kind = FIELD_INT, .offset = FIELD_OFFSET(member),          \
+        .min = lo, .max = hi, .given = bit                                                         \
+    }
+#define NUMBER_ALIAS(json, canonical, member, lo, hi, bit)                                         \
+    {                                                                                              \
+        .name = json, .of = canonical, .kind = FIELD_NUMBER, .offset = FIELD_OFFSET(member),       \
+        .min = lo, .max = hi, .given = bit                                                         \
+    }
+#define STRING_ALIAS_ONCE(json, canonical, member, bytes_max, bit)                                 \
+    {                                                                                              \
+        .name = json, .of = canonical, .kind = FIELD_STRING, .offset = FIELD_OFFSET(member),       \
+        .max = bytes_max, .given = bit                                                             \
+    }
+#define CUSTOM_ALIAS(json, canonical, reader)                                                      \
+    { .name = json, .of = canonical, .kind = FIELD_CUSTOM, .read = reader }
 
 /* Values of reasoning_format that ask for what a text is where nothing is told apart. */
 #define TEXT_REASONING "\"none\" \"auto\""
@@ -127,6 +140,13 @@ const struct field *field_find(const struct field_set *set, struct bytes name);
  * Spans of g point into body, strings into g->arena. 0, or -1 with *err filled. */
 MUST_CHECK int field_read_request(struct genreq *g, const struct field_set *set, struct bytes body,
                                   struct api_error *err);
+
+/* The names in an error about a whole request become those that its client used. Whoever answers
+ * such an error asks for it; a second time does nothing. */
+void field_name_as_asked(const struct genreq *g, struct api_error *err);
+/* 0, or -1 with *err filled: the body is no JSON that is taken here; the error names the field that
+ * the fault is in. */
+MUST_CHECK int field_check_json(struct bytes body, struct api_error *err);
 
 /* For custom readers. */
 /* always -1 */

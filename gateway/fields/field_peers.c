@@ -85,14 +85,14 @@ static int read_nvext(struct field_reader *r, enum json_event first);
 /* clang-format off */
 static const struct field rows[] = {
     /* other names */
-    CUSTOM_FIELD("n_predict", read_predict),
-    CUSTOM_FIELD("num_predict", read_predict),
-    INT_FIELD("max_new_tokens", max_tokens, 0, WIRE_MAX_TOKENS, GENREQ_MAX_TOKENS),
-    INT_FIELD("min_new_tokens", min_tokens, 0, WIRE_MAX_TOKENS, GENREQ_MIN_TOKENS),
-    INT_FIELD("n_cmpl", choice_count, 1, GENREQ_CHOICES_MAX, GENREQ_CHOICE_COUNT),
-    NUMBER_FIELD("repeat_penalty", repetition_penalty, 0.01, 100, GENREQ_REPETITION),
+    CUSTOM_ALIAS("n_predict", "max_tokens", read_predict),
+    CUSTOM_ALIAS("num_predict", "max_tokens", read_predict),
+    INT_ALIAS("max_new_tokens", "max_tokens", max_tokens, 0, WIRE_MAX_TOKENS, GENREQ_MAX_TOKENS),
+    INT_ALIAS("min_new_tokens", "min_tokens", min_tokens, 0, WIRE_MAX_TOKENS, GENREQ_MIN_TOKENS),
+    INT_ALIAS("n_cmpl", "n", choice_count, 1, GENREQ_CHOICES_MAX, GENREQ_CHOICE_COUNT),
+    NUMBER_ALIAS("repeat_penalty", "repetition_penalty", repetition_penalty, 0.01, 100, GENREQ_REPETITION),
     INT_FIELD("repeat_last_n", penalty_window, -1, INT32_MAX, GENREQ_PENALTY_WINDOW),
-    STRING_FIELD_ONCE("extra_key", cache_salt, 128, GENREQ_CACHE_SALT),
+    STRING_ALIAS_ONCE("extra_key", "cache_salt", cache_salt, 128, GENREQ_CACHE_SALT),
     CUSTOM_FIELD("reasoning_format", read_reasoning_format),
 
     /* samplers */
@@ -226,7 +226,7 @@ static const struct field rows[] = {
     PASSED_FIELD("prompt_cache_options"),
     PASSED_FIELD("spaces_between_special_tokens"),
     CUSTOM_FIELD("request_id", field_request_id),
-    CUSTOM_FIELD("rid", field_request_id),
+    CUSTOM_ALIAS("rid", "request_id", field_request_id),
     PASSED_FIELD("session_id"),
     PASSED_FIELD("conversation_params"),
     BOOL_FIELD("return_tokens_as_token_ids", tokens_as_ids, 0),

@@ -113,14 +113,13 @@ static int read_invocation(struct bytes body, enum genreq_dialect *out, struct a
 
 int genreq_parse(struct genreq *g, enum genreq_dialect dialect, struct bytes body,
                  struct api_error *err) {
-    struct error scan;
     CHECK(dialect < GENREQ_DIALECT_COUNT);
     genreq_init(g, dialect);
     if (body.len == 0)
         return api_error_set(err, API_BAD_REQUEST, NULL,
                              "the request has no body; it must be a JSON object");
-    if (json_scan(body, GENREQ_DEPTH_MAX, &scan))
-        return api_error_set(err, API_BAD_REQUEST, NULL, "malformed JSON: %s", scan.text);
+    if (field_check_json(body, err))
+        return -1;
     if (dialect == GENREQ_INVOCATION && read_invocation(body, &dialect, err))
         return -1;
     if (dialect == GENREQ_GENERATE && tgi_is_body(body))
@@ -134,6 +133,8 @@ int genreq_parse(struct genreq *g, enum genreq_dialect dialect, struct bytes bod
     int rc = parsers[dialect](g, body, err);
     if (rc == 0)
         rc = check_stream_options(g, err);
+    if (rc)
+        field_name_as_asked(g, err);
     return g->arena.starved ? api_error_out_of_memory(err) : rc;
 }
 

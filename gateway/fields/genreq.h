@@ -42,6 +42,7 @@ enum {
     GENREQ_BREAKERS_MAX = 64,
     GENREQ_RESPONSE_FIELDS_MAX = 64,
     GENREQ_BREAKER_BYTES_MAX = 40, /* of one text that ends a repetition */
+    GENREQ_ALIASES_MAX = 16,
 };
 
 enum genreq_dialect {
@@ -185,12 +186,19 @@ struct genreq_tgi {
     bool full_text; /* its text begins with the prompt */
 };
 
+/* A field that the client gave under another name than its usual one; both static. */
+struct genreq_alias {
+    const char *of, *name;
+};
+
 /* Whether the template is told to let the model think; in the order of Anthropic's words for it. */
 enum genreq_thinking { THINKING_AS_TEMPLATE, THINKING_ON, THINKING_OFF };
 
 struct genreq {
     enum genreq_dialect dialect;
-    uint32_t given;     /* enum genreq_given */
+    uint32_t given;                                  /* enum genreq_given */
+    struct genreq_alias aliases[GENREQ_ALIASES_MAX]; /* field_name_as_asked */
+    uint32_t alias_count;
     struct bytes model; /* empty: the only one */
     struct bytes user;  /* the client's name for its own user; checked, used for nothing yet */
 

@@ -10,6 +10,7 @@
 #include "gateway/calls/response_calls.h"
 #include "gateway/dialects/embed.h"
 #include "gateway/dialects/responses.h"
+#include "gateway/fields/field.h"
 #include "gateway/generation/generation_log.h"
 #include "gateway/generation/open_places.h"
 #include "gateway/generation/presentation.h"
@@ -84,13 +85,15 @@ void generation_cancel(struct generation *gen) {
 
 void generation_fail(struct generation *gen, const struct api_error *err) {
     struct generation_probe probe = gen->probe;
+    struct api_error named = *err;
     int status = err->status;
     bool late = status == 504, moved = gen->terms.detach;
     if (gen->metrics) /* those that had ended are counted */
         metric_add_label(&gen->metrics[MODEL_METRIC_SUCCESS],
                          late || moved ? MODEL_FINISH_ABORT : MODEL_FINISH_ERROR,
                          gen->open_choices);
-    answer_fail(&gen->answer, gen->request.dialect, err);
+    field_name_as_asked(&gen->request, &named);
+    answer_fail(&gen->answer, gen->request.dialect, &named);
     generation_end(gen, late ? "deadline" : moved ? "detached" : "error", status);
     if (probe.done)
         probe.done(probe.ctx, false);
