@@ -109,10 +109,14 @@ static int read_output_config(struct field_reader *r, enum json_event first) {
     int rc = 0;
     for (enum json_event event; rc == 0 && (event = json_next(&r->json)) == JSON_KEY;) {
         bool is_effort = bytes_equal(r->json.text, bytes_str("effort")),
-             is_format = bytes_equal(r->json.text, bytes_str("format"));
+             is_format = bytes_equal(r->json.text, bytes_str("format")),
+             is_budget = bytes_equal(r->json.text, bytes_str("task_budget"));
         event = json_next(&r->json);
         r->name = is_effort ? "output_config.effort" : "output_config.format";
-        if (event == JSON_NULL || !(is_effort || is_format))
+        if (is_budget && event != JSON_NULL)
+            rc = api_error_set(r->err, API_UNSUPPORTED, "output_config.task_budget",
+                               "'output_config.task_budget' is not offered by this server");
+        else if (event == JSON_NULL || !(is_effort || is_format))
             rc = field_span(r, event, NULL);
         else
             rc = is_effort ? field_reasoning_effort(r, event) : field_response_format(r, event);

@@ -153,7 +153,7 @@ static int read_options(struct field_reader *r, enum json_event first) {
     CUSTOM_ALIAS("use_activation", "normalize", read_normalize),                                   \
     CUSTOM_FIELD("embd_normalize", read_llama_normalize),                                          \
     INT_FIELD("priority", priority, INT32_MIN, INT32_MAX, 0),                                      \
-    STRING_FIELD_ONCE("cache_salt", cache_salt, 128, GENREQ_CACHE_SALT),                           \
+    STRING_FIELD_ONCE("cache_salt", cache_salt, GENREQ_SALT_MAX, GENREQ_CACHE_SALT),               \
     PASSED_FIELD("request_id"),                                                                    \
     /* other servers' */                                                                           \
     NEUTRAL_FIELD("embed_dtype", "\"float32\""),                                                   \
@@ -215,7 +215,7 @@ static const struct field classify_rows[] = {
     BOOL_FIELD("add_special_tokens", add_special_tokens, 0),
     CUSTOM_FIELD("use_activation", read_normalize),
     INT_FIELD("priority", priority, INT32_MIN, INT32_MAX, 0),
-    STRING_FIELD_ONCE("cache_salt", cache_salt, 128, GENREQ_CACHE_SALT),
+    STRING_FIELD_ONCE("cache_salt", cache_salt, GENREQ_SALT_MAX, GENREQ_CACHE_SALT),
     PASSED_FIELD("request_id"),
     REFUSED_FIELD("messages"),
     REFUSED_FIELD("activation"),

@@ -85,7 +85,7 @@ static int read_input(struct field_reader *r, enum json_event first) {
     STRING_FIELD("model", model, GENREQ_NAME_MAX),                                                 \
     STRING_FIELD("user", user, GENREQ_USER_MAX),                                                   \
     INT_FIELD("priority", priority, INT32_MIN, INT32_MAX, 0),                                      \
-    STRING_FIELD_ONCE("cache_salt", cache_salt, 128, GENREQ_CACHE_SALT)
+    STRING_FIELD_ONCE("cache_salt", cache_salt, GENREQ_SALT_MAX, GENREQ_CACHE_SALT)
 
 #define LABEL_ROWS                                                                                 \
     COMMON_ROWS,                                                                                   \

@@ -21,9 +21,14 @@ static int read_return_tokens(struct field_reader *r, enum json_event first) {
 }
 
 static int read_probs(struct field_reader *r, enum json_event first) {
-    if (field_int(r, first, 0, GENREQ_TOP_LOGPROBS_MAX, &r->g->top_logprobs))
+    int64_t asked;
+    if (field_int(r, first, 0, GENREQ_TOP_LOGPROBS_MAX, &asked))
         return -1;
-    r->g->logprobs = r->g->top_logprobs > 0;
+    if (r->g->given & GENREQ_TOP_LOGPROBS && asked != r->g->top_logprobs)
+        return field_disagrees(r);
+    r->g->given |= GENREQ_TOP_LOGPROBS;
+    r->g->top_logprobs = asked;
+    r->g->logprobs = asked > 0;
     return 0;
 }
 
@@ -103,6 +108,9 @@ static int read_extra(struct field_reader *r, enum json_event first) {
 /* clang-format off */
 #define COMMON_ROWS                                                                                \
     CUSTOM_ALIAS("n_probs", "top_logprobs", read_probs),                                           \
+    CUSTOM_ALIAS("logprobs", "top_logprobs", read_probs),                                          \
+    INT_ALIAS("max_completion_tokens", "max_tokens", max_tokens, -1, WIRE_MAX_TOKENS,              \
+              GENREQ_MAX_TOKENS),                                                                  \
     CUSTOM_FIELD("return_tokens", read_return_tokens),                                             \
     CUSTOM_FIELD("seed", field_seed),                                                              \
     CUSTOM_FIELD("response_fields", read_response_fields),                                         \
@@ -117,7 +125,6 @@ static int read_extra(struct field_reader *r, enum json_event first) {
     REFUSED_FIELD("documents"),                                                                    \
     REFUSED_FIELD("chat_template"),                                                                \
     REFUSED_FIELD("chat_template_kwargs"),                                                         \
-    REFUSED_FIELD("logprobs"),                                                                     \
     REFUSED_FIELD("return_token_ids"),                                                             \
     NEUTRAL_FIELD("tool_choice", "\"none\" \"auto\"")
 

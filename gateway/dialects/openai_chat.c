@@ -63,11 +63,13 @@ static int read_thinking_budget(struct field_reader *r, enum json_event first) {
     return 0;
 }
 
-/* {"effort": ..., "enabled": ..., "exclude": ..., "max_tokens": ...}, as OpenRouter and SGLang have it. */
+/* {"effort": ..., "enabled": ..., "exclude": ..., "max_tokens": ...}, as OpenRouter and SGLang have
+ * it; SGLang has two of them under other names, too. */
 static int read_reasoning(struct field_reader *r, enum json_event first) {
     struct bytes effort = {0}, enabled = {0}, exclude = {0}, bound = {0};
-    const struct json_wanted members[] = {
-        {"effort", &effort}, {"enabled", &enabled}, {"exclude", &exclude}, {"max_tokens", &bound}};
+    const struct json_wanted members[] = {{"effort", &effort},   {"reasoning_effort", &effort},
+                                          {"enabled", &enabled}, {"enable", &enabled},
+                                          {"exclude", &exclude}, {"max_tokens", &bound}};
     if (field_members(r, first, members, ARRAY_LEN(members), NULL))
         return -1;
     if ((bound.len && field_of_span(r, bound, "reasoning.max_tokens", read_thinking_budget)) ||

@@ -83,7 +83,7 @@ static int read_activation(struct field_reader *r, enum json_event first) {
     STRING_FIELD("user", user, GENREQ_USER_MAX),                                                   \
     CUSTOM_FIELD("truncate_prompt_tokens", field_truncate),                                        \
     INT_FIELD("priority", priority, INT32_MIN, INT32_MAX, 0),                                      \
-    STRING_FIELD_ONCE("cache_salt", cache_salt, 128, GENREQ_CACHE_SALT),                           \
+    STRING_FIELD_ONCE("cache_salt", cache_salt, GENREQ_SALT_MAX, GENREQ_CACHE_SALT),               \
     PASSED_FIELD("request_id"),                                                                    \
     CUSTOM_FIELD("use_activation", read_activation),                                               \
     CUSTOM_ALIAS("activation", "use_activation", read_activation), /* its older name */            \

@@ -60,6 +60,7 @@ static const struct field rows[] = {
     ELSEWHERE("video_data", EMPTY, NULL),
     ELSEWHERE("audio_data", EMPTY, NULL),
     ELSEWHERE("lora_id", EMPTY, NULL),
+    ELSEWHERE("task", "\"\"", NULL), /* of DeepSeek-V4 */
     ELSEWHERE("return_generation_logits", "false", NULL), /* TensorRT-LLM's */
     ELSEWHERE("return_entropy", "false", NULL),
     ELSEWHERE("return_bytes", "false", NULL),

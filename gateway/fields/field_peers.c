@@ -92,7 +92,8 @@ static const struct field rows[] = {
     INT_ALIAS("n_cmpl", "n", choice_count, 1, GENREQ_CHOICES_MAX, GENREQ_CHOICE_COUNT),
     NUMBER_ALIAS("repeat_penalty", "repetition_penalty", repetition_penalty, 0.01, 100, GENREQ_REPETITION),
     INT_FIELD("repeat_last_n", penalty_window, -1, INT32_MAX, GENREQ_PENALTY_WINDOW),
-    STRING_ALIAS_ONCE("extra_key", "cache_salt", cache_salt, 128, GENREQ_CACHE_SALT),
+    STRING_ALIAS_ONCE("extra_key", "cache_salt", cache_salt, GENREQ_SALT_MAX, GENREQ_CACHE_SALT),
+    BOOL_ALIAS("no_stop_trim", "include_stop_str_in_output", include_stop_text, 0),
     CUSTOM_FIELD("reasoning_format", read_reasoning_format),
 
     /* samplers */
@@ -137,6 +138,7 @@ static const struct field rows[] = {
     /* constraints */
     NEVER_FIELD("guided_whitespace_pattern"),
     REFUSED_FIELD("grammar_lazy"),
+    REFUSED_FIELD("preserved_tokens"),
     PASSED_FIELD("guided_decoding_backend"),
     PASSED_FIELD("grammar_triggers"),
 
@@ -166,7 +168,6 @@ static const struct field rows[] = {
     NEUTRAL_FIELD("do_preprocess", "true"),
     NEUTRAL_FIELD("detokenize", "true"),
     CUSTOM_FIELD("stop_regex", read_stop_patterns),
-    REFUSED_FIELD("no_stop_trim"),
     INT_FIELD("t_max_predict_ms", predict_ms, INT32_MIN, INT32_MAX, 0),
     NEVER_FIELD("prompt_logprobs"),
 
@@ -179,6 +180,12 @@ static const struct field rows[] = {
     NEUTRAL_FIELD("reasoning_budget", "-1"),
     NEUTRAL_FIELD("reasoning_budget_tokens", "-1"),
     NEUTRAL_FIELD("reasoning_budget_message", "\"\""),
+    REFUSED_FIELD("reasoning_budget_start_tag"),
+    REFUSED_FIELD("reasoning_budget_end_tag"),
+    REFUSED_FIELD("reasoning_budget_end_tags"),
+    NEUTRAL_FIELD("parse_tool_calls", "true"),
+    NEUTRAL_FIELD("chat_parser", "\"\""),
+    NEUTRAL_FIELD("generation_prompt", "\"\""),
     REFUSED_FIELD("reasoning_control"),
     NEUTRAL_FIELD("stream_reasoning", "true"),
     NEUTRAL_FIELD("verbosity", "\"medium\""),
@@ -244,6 +251,7 @@ static const struct field rows[] = {
     PASSED_FIELD("bootstrap_room"),
     PASSED_FIELD("routed_dp_rank"),
     PASSED_FIELD("disagg_prefill_dp_rank"),
+    PASSED_FIELD("backend_sampling"),
     PASSED_FIELD("n_keep"),
     PASSED_FIELD("n_discard"),
     PASSED_FIELD("id_slot"),

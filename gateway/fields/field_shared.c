@@ -88,7 +88,7 @@ static const struct field rows[] = {
     BOOL_FIELD("return_token_ids", return_token_ids, 0),
     NUMBER_FIELD("timeout", timeout_s, 0, 86400, 0),
     INT_FIELD("priority", priority, INT32_MIN, INT32_MAX, 0),
-    STRING_FIELD_ONCE("cache_salt", cache_salt, 128, GENREQ_CACHE_SALT),
+    STRING_FIELD_ONCE("cache_salt", cache_salt, GENREQ_SALT_MAX, GENREQ_CACHE_SALT),
     BOOL_FIELD("stream", stream, 0),
     CUSTOM_FIELD("stream_options", read_stream_options),
 };

@@ -37,6 +37,7 @@ enum {
     GENREQ_NAME_MAX = 256, /* model names and other short strings */
     GENREQ_INSTRUCTION_MAX = 16 << 10,
     GENREQ_USER_MAX = 512,
+    GENREQ_SALT_MAX = 1024,  /* bytes of cache_salt, as with vLLM */
     GENREQ_FILES_MAX = 1024, /* of an infill */
     GENREQ_DEPTH_MAX = 64,   /* nesting of the body */
     GENREQ_BREAKERS_MAX = 64,

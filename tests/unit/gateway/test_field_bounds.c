@@ -106,7 +106,7 @@ TEST(texts_are_taken_up_to_their_bounds) {
     static const struct {
         const char *name;
         size_t bytes;
-    } ROWS[] = {{"user", 512}, {"model", 256}, {"cache_salt", 128}, {"stop", 1024}};
+    } ROWS[] = {{"user", 512}, {"model", 256}, {"cache_salt", 1024}, {"stop", 1024}};
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
         if (parse_text(ROWS[i].name, ROWS[i].bytes))
             check_fail(__FILE__, __LINE__, "%s: %s", ROWS[i].name, err.text);

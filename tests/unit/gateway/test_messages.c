@@ -374,6 +374,8 @@ TEST(what_does_not_fit_is_refused_by_name) {
          "cannot both be given"},
         {"{" USER("x") ",\"max_tokens\":9,\"output_config\":{\"effort\":\"huge\"}}",
          "'output_config.effort' must be"},
+        {"{" USER("x") ",\"max_tokens\":9,\"output_config\":{\"task_budget\":{\"total\":9}}}",
+         "'output_config.task_budget' is not offered"},
         {"{" USER("x") ",\"max_tokens\":9,\"output_config\":{\"format\":{\"type\":\"xml\"}}}",
          "'output_config.format.type'"},
         {"{" USER("x") ",\"max_tokens\":9,\"tool_choice\":{\"type\":\"any\"}}", "needs 'tools'"},
