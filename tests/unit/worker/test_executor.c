@@ -342,6 +342,46 @@ TEST(prompts_become_vectors_where_the_worker_makes_them) {
     planner_close(&p);
 }
 
+/* The vector of a prompt that comes in steps of so many tokens. */
+static bool vector_in_steps(struct planner *p, uint32_t step, float *out) {
+    enum { LENGTH = 40 };
+    struct wire_step_result r;
+    planner_reset(p);
+    p->next_block = 0;
+    planner_put(p, 0, prompts[5], LENGTH, LENGTH);
+    planner_admit(p, 0);
+    p->admits.items[0].kind = WIRE_EMBED;
+    p->admits.items[0].prompt_count = LENGTH;
+    for (uint32_t at = 0; at < LENGTH; at += step) {
+        planner_row(p, 0, MIN(step, LENGTH - at));
+        if (!planner_send(p) || executor_collect(p->executor, true, &r, &p->err) != 1)
+            return false;
+    }
+    if (r.vectors.count != p->about.vectors.width)
+        return false;
+    memcpy(out, r.vectors.items, r.vectors.count * sizeof *out);
+    return true;
+}
+
+/* Of a long step the states come in several pieces; a mean is over all of them, whatever the steps. */
+TEST(a_mean_is_of_all_positions) {
+    enum { MEAN = 3, WIDTH_MAX = 512 };
+    static const uint32_t STEPS[] = {1, 31, 32, 33, 40};
+    static struct planner p;
+    float whole[WIDTH_MAX], other[WIDTH_MAX];
+    struct worker_settings settings = planner_settings(model_dir(), NULL);
+    settings.pooling = MEAN;
+    EXPECT(planner_open(&p, &settings));
+    EXPECT(p.about.vectors.width <= WIDTH_MAX);
+    make_prompts(p.about.logits_width);
+    EXPECT(vector_in_steps(&p, 15, whole));
+    for (size_t i = 0; i < ARRAY_LEN(STEPS); i++) {
+        EXPECT(vector_in_steps(&p, STEPS[i], other));
+        EXPECT(!memcmp(whole, other, p.about.vectors.width * sizeof *whole));
+    }
+    planner_close(&p);
+}
+
 /* Both are on the device before one has ended: what they take together is no more than the time that passed. */
 TEST(a_step_takes_the_time_since_the_one_before_it) {
     static struct planner p;
