@@ -211,6 +211,13 @@ saved_conversation() {
     [[ $out == *'no conversation'*'loaded, 2 messages'*'system: Be kind.'*'user: Hello!'*'assistant: '* && $out != *$'\033'* ]] && grep -q '"Be kind."' "$dir/said.json" || { echo "$out"; return 1; }
 }
 check chat_saves_and_loads saved_conversation
+long_messages() { # of several lines, between quotes or with "\" at their ends
+    printf '"""Hello\nthere"""\nHi\\\nyou\n"""a"""\n/save %s/long.json\n/quit\n' "$dir" |
+        "$trireme" chat --temperature 0 --max-tokens 2 "$model" >"$dir/long.out" 2>&1 || { cat "$dir/long.out"; return 1; }
+    grep -qF '"Hello\nthere"' "$dir/long.json" && grep -qF '"Hi\nyou"' "$dir/long.json" && grep -qF '"user","content":"a"' "$dir/long.json" ||
+        { cat "$dir/long.json"; return 1; }
+}
+check chat_takes_messages_of_several_lines long_messages
 check private_servers_leave_nothing left_over
 
 printf '%s' '{{ messages[0].content }} {{ strftime_now("%d %B %Y") }}{{ raise_exception("no tools") if tools }}' >"$dir/t.jinja"

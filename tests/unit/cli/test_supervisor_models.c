@@ -292,6 +292,10 @@ TEST(supervisor_models_one_that_is_removed_leaves_its_place) {
     models_forget_leaving(&t.s);
     EXPECT_EQ(added.forgotten, 2);
     EXPECT(!models_has(&t.s, 2) && t.s.model_count == 2);
+    struct state_file state; /* the next supervisor does not look for it */
+    EXPECT_EQ(state_file_read(&state, t.dir, &err), 0);
+    EXPECT_EQ(state.model_count, 2);
+    state_file_release(&state);
     turns_close(&t);
 }
 
@@ -309,6 +313,10 @@ TEST(supervisor_models_one_that_was_added_is_told_to_the_next_scheduler) {
     t.s.configured_count = 1; /* b was added */
     t.b->later = true;
     first_status(&t, "b"); /* of the same scheduler */
+    EXPECT_EQ(t.b->wanted, 0);
+    const struct wire_model_status a = {.model = bytes_str("a")}; /* not the first: b comes later */
+    models_take_status(&t.s, &(struct wire_status){.models = &a, .model_count = 1}, 2000);
+    models_turn(&t.s, 2000);
     EXPECT_EQ(t.b->wanted, 0);
     t.a->wanted = t.a->replicas_ready = 1; /* it need not go for that */
     first_status(&t, "a");
