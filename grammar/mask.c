@@ -229,12 +229,22 @@ static bool is_covered(struct grammar_run *run, const struct trie *t, struct sou
     return x->open[n->depth] || free_text_covers(&x->text, set, t, node);
 }
 
+/* The first child of the root from `child` on whose byte may come, or `end`. */
+static const struct trie_child *next_child(struct way *way, struct grammar_run *run,
+                                           const struct trie_child *child,
+                                           const struct trie_child *end) {
+    while (child < end && way_next(way, run, 0, child->byte) == SET_DEAD)
+        child++;
+    return child;
+}
+
 /* Allows the tokens of a trie that may come behind `set`, of those with min to max characters.
  * Returns the number of nodes that were looked at. */
 static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, uint32_t min,
                    uint32_t max, struct any_key *any, uint32_t *bits) {
     struct way way;
     const struct trie_node *nodes = t->nodes.items;
+    const struct trie_child *child = t->children.items, *end = child + t->children.count - 1;
     uint32_t count = nodes[0].end, told = 0; /* tokens in front of this one */
     size_t looked = 0, look_at = t->below ? count / FREE_TEXT_SHARE : SIZE_MAX;
     struct sought *text = NULL; /* once */
@@ -243,6 +253,17 @@ static size_t walk(struct grammar_run *run, const struct trie *t, uint32_t set, 
         return 0;
     way_to(&way, run, 0, set);
     for (uint32_t i = 1; i < count; looked++) {
+        if (i == child->node) {
+            const struct trie_child *live = next_child(&way, run, child, end);
+            if (live != child) {
+                allow_tokens(t, told, child->token_first, min, max, bits);
+                told = live->token_first;
+                i = live->node;
+            }
+            if (live == end)
+                break;
+            child = live + 1;
+        }
         const struct trie_node *node = &nodes[i];
         if (opens && is_open(text, t, i) && !any) {
             i = node->end;

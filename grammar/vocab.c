@@ -63,6 +63,10 @@ static void trie_build(struct trie *t, struct entry *entries, size_t count) {
     t->nodes.items[0].end = (uint32_t)t->nodes.count;
     vec_push(&t->nodes, ((struct trie_node){.end = (uint32_t)t->nodes.count + 1,
                                             .token_first = (uint32_t)t->tokens.count}));
+    for (uint32_t i = 1; i < t->nodes.count; i = t->nodes.items[i].end) {
+        const struct trie_node *node = &t->nodes.items[i];
+        vec_push(&t->children, ((struct trie_child){i, node->token_first, node->byte}));
+    }
 }
 
 /* next[state][byte] of the states of a string; 0: nothing (no byte leads to STATE_STRING). */
@@ -320,6 +324,7 @@ struct vocab *vocab_new(const struct bytes *tokens, uint32_t token_count, const 
 }
 
 static void trie_release(struct trie *t) {
+    vec_release(&t->children);
     vec_release(&t->nodes);
     vec_release(&t->tokens);
     mem_free(t->below);

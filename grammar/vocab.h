@@ -143,8 +143,14 @@ struct trie_token {
     uint32_t id;
     uint32_t chars; /* whole characters of the string in front of its quote; 0 in the full trie */
 };
+/* A child of the root. They lie apart from the other nodes, since walks pass over most of them. */
+struct trie_child {
+    uint32_t node, token_first;
+    uint8_t byte;
+};
 struct trie {
     VEC(struct trie_node) nodes; /* node 0: the root, without a byte; one more behind the last */
+    VEC(struct trie_child) children; /* of the root, and one more: the node behind the last */
     VEC(struct trie_token) tokens;
     /* [nodes.count - 1]: bytes in a node's subtree, without its own; TEXT_OTHER among them: those are
      * not all whole characters, or U+2028 or U+2029. NULL: not known */
