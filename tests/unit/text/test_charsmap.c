@@ -5,7 +5,9 @@
 #include "text/tokenizer/base64.h"
 #include "text/tokenizer/charsmap.h"
 
-enum { RULES_MAX = 12, NODES_MAX = 1 + RULES_MAX * 15, ROUNDS = 400, LETTERS_MAX = 24 };
+#include <stdio.h>
+
+enum { RULES_MAX = 12, NODES_MAX = 2 + RULES_MAX * 15, ROUNDS = 400, LETTERS_MAX = 24 };
 
 /* One character each. Those before the mark do not take it into their grapheme. */
 static const char *const LETTERS[] = {"\r", "\n", "\xcc\x81", "a", "b", "\xef\xac\x81", "\xc3\xa4"};
@@ -110,9 +112,12 @@ static void random_rules_of(struct rules *rules, int round) {
     bool big = round % 3 == 0;
     for (size_t wanted = big ? RULES_MAX : check_random() % RULES_MAX, i = 0; i < wanted; i++) {
         struct rule r = {0};
+        struct buf from = {0};
         for (size_t n = (big ? 3 : 1) + check_random() % 3; n--;)
-            strcat(r.from, LETTERS[check_random() % ARRAY_LEN(LETTERS)]);
-        strcpy(r.to, INTO[check_random() % ARRAY_LEN(INTO)]);
+            buf_add_str(&from, LETTERS[check_random() % ARRAY_LEN(LETTERS)]);
+        snprintf(r.from, sizeof r.from, "%s", buf_text(&from));
+        buf_release(&from);
+        snprintf(r.to, sizeof r.to, "%s", INTO[check_random() % ARRAY_LEN(INTO)]);
         const struct rule *same = prefix_of(rules, bytes_str(r.from), true);
         if (!same || strcmp(same->from, r.from) != 0)
             rules->items[rules->count++] = r;
