@@ -51,7 +51,10 @@ struct int8_product {
     struct int8_rows x;
     float *out;
     size_t out_stride;
+    bool in_order; /* few rows read packed weights in the order of memory: as fast as it is here */
 };
+/* Whether that is faster on this machine. */
+bool int8_wants_order(void);
 
 struct int8_layout {
     uint32_t unit_cols; /* divides the matrix's columns, a multiple of 32 */

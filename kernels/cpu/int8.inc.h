@@ -442,18 +442,28 @@ INT8_TYPES(UNPACK_DOT)
 #endif
 INT8_TYPES(STREAM_PANEL)
 
+enum { IN_ORDER_MAX = STREAMS == 16 ? 8 : 1 };
+#if STREAMS == 16
+#include "kernels/cpu/int8_in_order.inc.h"
+#else
+#define IN_ORDER_TABLE(name)                                                                       \
+    { NULL }
+#endif
+
 typedef void (*stream_fn)(const uint8_t *unit, size_t half_bytes, uint32_t unit_blocks,
                           const struct dots *m);
 static const struct {
     /* for vectors, for tiles */
     void (*unpack[2])(const uint8_t *unit, size_t half_bytes, uint32_t blocks, struct pair *out);
-    stream_fn stream[STREAMS]; /* for one row, two and so on */
+    stream_fn stream[STREAMS];        /* for one row, two and so on */
+    stream_fn in_order[IN_ORDER_MAX]; /* likewise, instead of these where the product wants it */
     void (*unpack_dot)(const uint8_t *unit, size_t half_bytes, uint32_t unit_blocks,
                        const struct dots *m, uint32_t lines, struct pair *w);
     enum kind kind;
 } TYPES[STORAGE_TYPE_COUNT] = {
 #define TYPE_ROW(name, kind)                                                                       \
-    [STORAGE_##name] = {UNPACK_PAIR(name), STREAM_TABLE(name, kind), UNPACK_DOT_OF(name), kind},
+    [STORAGE_##name] = {UNPACK_PAIR(name), STREAM_TABLE(name, kind), IN_ORDER_TABLE(name),         \
+                        UNPACK_DOT_OF(name), kind},
     INT8_TYPES(TYPE_ROW)
 #undef TYPE_ROW
 };
@@ -522,11 +532,20 @@ static void put_outputs(const struct int8_product *job, const struct panel *p, u
     }
 }
 
-/* So many rows, or the first STREAMS of more, straight from memory. NULL: by tiles. Up to half
- * as many more meet the panel, which is near by then, in a second go. */
-static stream_fn stream_of(enum storage_type type, uint32_t rows) {
+/* So many rows straight from memory, some of them with spare ones (INT8_SPARE_ROWS). NULL: there is no
+ * such function. */
+static stream_fn stream_of_rows(const struct int8_product *job, enum storage_type type,
+                                uint32_t rows) {
+    stream_fn near = job->in_order && rows <= IN_ORDER_MAX ? TYPES[type].in_order[rows - 1] : NULL;
+    return near ? near : TYPES[type].stream[rows - 1];
+}
+
+/* The rows, or the first STREAMS of more, straight from memory. NULL: by tiles. Up to half as many
+ * more meet the panel, which is near by then, in a second go. */
+static stream_fn stream_of(const struct int8_product *job, enum storage_type type) {
+    uint32_t rows = job->x.row_count;
     if (rows <= STREAMS)
-        return TYPES[type].stream[rows - 1];
+        return rows ? stream_of_rows(job, type, rows) : NULL;
     return STREAMS == 16 && rows <= STREAMS * 3 / 2 ? TYPES[type].stream[STREAMS - 1] : NULL;
 }
 
@@ -537,16 +556,16 @@ static void stream_panel(const struct int8_product *job, const struct panel *p) 
     float acc[STREAMS * 2 * LANES] __attribute__((aligned(64)));
     for (uint32_t t = 0, rows; t < job->x.row_count; t += rows) {
         rows = MIN(job->x.row_count - t, (uint32_t)STREAMS);
-        uint32_t with_spare = rows;
-        while (!TYPES[type].stream[with_spare - 1])
-            with_spare++;
-        TYPES[type].stream[with_spare - 1](packed_unit(p, 0), half, p->layout.unit_cols / 32,
-                                           &(struct dots){.blocks = blocks,
-                                                          .x = int8_values(&job->x, t),
-                                                          .d = int8_scales(&job->x, t),
-                                                          .array = blocks,
-                                                          .stride = job->x.stride,
-                                                          .acc = acc});
+        stream_fn stream = NULL;
+        for (uint32_t with_spare = rows; !stream; with_spare++)
+            stream = stream_of_rows(job, type, with_spare);
+        stream(packed_unit(p, 0), half, p->layout.unit_cols / 32,
+               &(struct dots){.blocks = blocks,
+                              .x = int8_values(&job->x, t),
+                              .d = int8_scales(&job->x, t),
+                              .array = blocks,
+                              .stride = job->x.stride,
+                              .acc = acc});
         put_outputs(job, p, t, rows, acc);
     }
 }
@@ -565,7 +584,7 @@ static void int8_multiply(const struct int8_product *job, uint32_t segment, uint
     struct pair w[CHUNK_BLOCKS + 1]; /* tiles take two blocks at a time */
     float acc[INT8_ROWS * 2 * LANES] __attribute__((aligned(64)));
     enum storage_type type = segment_type(p.w, p.segment);
-    if (p.segment->packed && stream_of(type, job->x.row_count)) {
+    if (p.segment->packed && stream_of(job, type)) {
         stream_panel(job, &p);
         return;
     }

@@ -87,9 +87,10 @@ static void multiply_unit(void *ctx, size_t unit_idx, int thread_idx) {
 void cpu_int8_linear(struct stream *s, const struct op_linear *a) {
     const struct int8_variant *v = ((struct cpu_device *)s->dev)->int8;
     uint32_t pass = rows_of_pass(a->rows, a->w->cols);
-    struct multiply_task task = {.variant = v,
-                                 .product = {.w = a->w, .out_stride = a->out_stride},
-                                 .panels = count_panels(v, a->w)};
+    struct multiply_task task = {
+        .variant = v,
+        .product = {.w = a->w, .out_stride = a->out_stride, .in_order = int8_wants_order()},
+        .panels = count_panels(v, a->w)};
     task.panels_a_unit = task.panels / (32 * s->dev->thread_count) + 1;
     for (uint32_t t = 0; t < a->rows; t += pass) {
         uint32_t rows = MIN(a->rows - t, pass);
@@ -135,7 +136,8 @@ static void expert_unit(void *ctx, size_t unit_idx, int thread_idx) {
                                    .cols = a->w->cols},
                              .out =
                                  (float *)a->out + (size_t)(task->range.first + begin) * a->w->rows,
-                             .out_stride = a->w->rows};
+                             .out_stride = a->w->rows,
+                             .in_order = int8_wants_order()};
     multiply_panels(task->variant, &p, panel, MIN(panel + task->panels_a_unit, task->panels));
 }
 

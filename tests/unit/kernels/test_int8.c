@@ -226,7 +226,9 @@ TEST(strange_activations_are_quantized_as_defined) {
 
 /* Every variant that this processor runs, whatever a device would choose, against the definition. */
 TEST(every_variant_has_the_same_bits) {
-    static const uint32_t ROWS[] = {1, 4, 5, 7, 10, 11, 16, 19, 35};
+    static const uint32_t ROWS[] = {1, 2, 3, 4, 5, 7, 8, 10, 11, 16, 19, 35};
+    enum { IN_PLACE, PACKED, IN_ORDER, HOWS };
+    static const char *const NAMES[HOWS] = {"", ", packed", ", packed, in order"};
     struct bench ref = bench_open("ref", 1);
     for (size_t t = 0; t < ARRAY_LEN(BLOCKS); t++) {
         enum { ROWS_MOST = 35, OUTPUTS = 37, COLS = 768 };
@@ -239,26 +241,30 @@ TEST(every_variant_has_the_same_bits) {
             const struct int8_variant *v = INT8_VARIANTS[i].variant;
             if (INT8_VARIANTS[i].needs & ~cpu_features().bits)
                 continue;
-            for (size_t k = 0; k < 2 * ARRAY_LEN(ROWS); k++) {
+            for (size_t k = 0; k < HOWS * ARRAY_LEN(ROWS); k++) {
                 float *got = guarded(ROWS_MOST * OUTPUTS);
-                struct int8_product p = {.w = &w.m, .x = rows, .out = got, .out_stride = OUTPUTS};
+                struct int8_product p = {.w = &w.m,
+                                         .x = rows,
+                                         .out = got,
+                                         .out_stride = OUTPUTS,
+                                         .in_order = k % HOWS == IN_ORDER};
                 size_t panel = int8_panel_bytes(v, &w.m, w.m.segments);
                 uint8_t *packed =
                     aligned_alloc(64, (panel * int8_panels(v, w.m.segments) + 63) / 64 * 64);
-                p.x.row_count = ROWS[k / 2];
+                p.x.row_count = ROWS[k / HOWS];
                 memset(rows.data, 0x7f, rows.stride * (ROWS_MOST + INT8_SPARE_ROWS));
                 for (uint32_t r = 0; r < p.x.row_count; r++)
                     v->quantize(x, &p.x, r);
                 for (uint32_t n = 0; n < int8_panels(v, w.m.segments); n++)
                     v->pack(&w.m, 0, n, packed + n * panel);
-                w.m.segments[0].packed = k % 2 ? packed : NULL;
+                w.m.segments[0].packed = k % HOWS == IN_PLACE ? NULL : packed;
                 for (uint32_t n = 0; n < int8_panels(v, w.m.segments); n++)
                     v->multiply(&p, 0, n);
                 w.m.segments[0].packed = NULL;
                 if (!same_bits(got, want, p.x.row_count * OUTPUTS) ||
                     !guards_intact(got, p.x.row_count * OUTPUTS))
                     check_fail(__FILE__, __LINE__, "%s, %s, %u rows%s: other bits", v->name,
-                               storage_name(BLOCKS[t]), p.x.row_count, k % 2 ? ", packed" : "");
+                               storage_name(BLOCKS[t]), p.x.row_count, NAMES[k % HOWS]);
                 free(packed);
                 unguard(got);
             }
