@@ -28,7 +28,7 @@ static const struct command {
     {"serve", serve_main, "serve a model over HTTP"},
     {"run", run_main, "let a model answer a prompt"},
     {"generate", generate_main,
-     "let a model answer or complete a prompt, with the defaults of blazr"},
+     "let a model answer or complete a prompt, as the program blazr does"},
     {"chat", chat_main, "talk with a model"},
     {"pull", pull_main, "download a model by its name"},
     {"list", list_main, "list the models that were downloaded"},

@@ -22,8 +22,8 @@ const struct option_table generate_options = {
     .program = "trireme generate",
     .synopsis = "[OPTIONS] MODEL PROMPT  (with --url: PROMPT)",
     .summary =
-        "As trireme run, with the defaults of blazr: 100 tokens, top-p 0.9, top-k 40. A model "
-        "without a chat template completes the prompt.",
+        "As trireme run, with the defaults of the program blazr: 100 tokens, top-p 0.9, top-k 40. "
+        "A model without a chat template completes the prompt.",
     .rows = GENERATE_ROWS,
     .count = ARRAY_LEN(GENERATE_ROWS),
     .foreign = talk_foreign,

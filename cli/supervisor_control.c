@@ -141,7 +141,9 @@ static struct managed_model *named_model(struct supervisor *s, struct control *c
                                          const char *text) {
     struct managed_model *m = find_model(s, text);
     if (!m)
-        reply(s, c, SUPERVISOR_UNKNOWN SUPERVISOR_WHICH "\n");
+        reply(s, c,
+              *text ? SUPERVISOR_UNKNOWN SUPERVISOR_WHICH "\n"
+                    : SUPERVISOR_UNKNOWN "which model? trireme status lists them\n");
     return m;
 }
 

@@ -131,7 +131,7 @@ void models_init(struct supervisor *s);
 /* One by its name; the only one, if it has none. NULL: none. */
 struct managed_model *models_find(struct supervisor *s, struct bytes name);
 /* Said to who names no model of this server. */
-#define SUPERVISOR_WHICH "which model? trireme status lists them"
+#define SUPERVISOR_WHICH "this server has no model of that name; trireme status lists them"
 /* Whether there is one at this place. */
 static inline bool models_has(const struct supervisor *s, uint32_t model) {
     return model < s->model_count && (model < s->configured_count || s->models[model].terms.name);
