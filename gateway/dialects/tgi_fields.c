@@ -62,6 +62,7 @@ static int read_grammar(struct field_reader *r, enum json_event first) {
     REFUSED_FIELD("return_progress"),                                                              \
     REFUSED_FIELD("timings_per_token"),                                                            \
     NEUTRAL_FIELD("include_stop_str_in_output", "true"), /* as it always is there */               \
+    NEUTRAL_FIELD("no_stop_trim", "true"),                                                         \
     NEUTRAL_FIELD("reasoning_format", TEXT_REASONING),                                             \
     PASSED_FIELD("service_tier"),                                                                  \
     REFUSED_FIELD("logprobs"),                                                                     \

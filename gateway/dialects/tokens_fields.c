@@ -45,6 +45,7 @@ static int read_logprobs(struct field_reader *r, enum json_event first) {
     /* no text is made of the tokens */                                                            \
     PASSED_FIELD("skip_special_tokens"),                                                           \
     PASSED_FIELD("include_stop_str_in_output"),                                                    \
+    PASSED_FIELD("no_stop_trim"),                                                                  \
     NEUTRAL_FIELD("reasoning_format", TEXT_REASONING),                                             \
     PASSED_FIELD("service_tier"),                                                                  \
     NEUTRAL_FIELD("tool_choice", "\"none\" \"auto\""),                                             \
