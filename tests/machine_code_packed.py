@@ -25,7 +25,7 @@ BUDGETS = {
     (4, 0): ("fp8", 136, 0.0),
     (4, 1): ("fp8, 128 x 128", 156, 0.5),
     (6, 0): ("int8", 120, 0.0),
-    (8, 0): ("int4", 180, 2.6),
+    (8, 0): ("int4", 101, 0.5),
     (10, 0): ("q4_0", 125, 1.0),
     (14, 0): ("q8_0", 140, 1.0),
     (17, 0): ("q4_k", 137, 2.7),
@@ -33,12 +33,12 @@ BUDGETS = {
     (31, 0): ("mxfp4", 148, 1.2),
 }
 # The same of four bits times up to FEW rows, whose loop has the tiles of a stage behind each other, and what a stage takes beside.
-FEW, FOURS = 32, {8: (96, 1.8), 10: (110, 1.2), 17: (114, 2.9), 31: (143, 1.2)}
-MINIMA = (8, 17)  # whose blocks sum x up
+FEW, FOURS = 32, {8: (89, 0.4), 10: (110, 1.2), 17: (114, 2.9), 31: (143, 1.2)}
+MINIMA = (17,)  # whose blocks sum x up
 # Of linear_packed_few.cu: of a thread that multiplies, for 64 k, with activations in f16 and in bf16; of the one that copies, for a stage
 # and for each bulk copy; of a thread that norms, for each four rows and two stages. A fifth above what there was at first.
 KERNEL_FEW = re.compile(r"Function : \S*linear_packed_few_kernelILi(\d)ELi(\d+)E")
-BUDGETS_FEW = {8: (114, 97), 10: (117, 117), 17: (148, 129), 31: (160, 150)}
+BUDGETS_FEW = {8: (114, 101), 10: (117, 117), 17: (148, 129), 31: (160, 150)}
 BUDGET_FEW_STAGE, BUDGET_FEW_BULK, BUDGET_FEW_NORMS = 35, 25, 700
 # Of a thread that copies, for a stage: without sums of x, with them, for each 8 rows of them; for each copy of x, for each bulk copy.
 BUDGET_STAGE, BUDGET_SUMS, BUDGET_EIGHT_SUMS, BUDGET_COPY, BUDGET_BULK = 110, 115, 15, 11, 25
@@ -54,10 +54,11 @@ def kernels(text):
 
 def measure(code):
     """Instructions of the loop over tiles and of the one over stages around it; the loop that copies. Of codes of four bits times few rows
-    there is one loop, over stages, whose tiles follow each other."""
-    multiply = [b for b in loops(code) if count(b, "HGMMA")]
+    there is one loop, over stages, whose tiles follow each other. Of int4 those of groups of 128, which are shorter for what they multiply."""
+    multiply = sorted((b for b in loops(code) if count(b, "HGMMA")), key=lambda b: len(b) / count(b, "HGMMA"))
+    stage = next((b for b in multiply[1:] if count(b, "SYNCS")), [])  # waits for the stage, as the loop over tiles does not
     bring = next((b for b in loops(code) if count(b, "LDGSTS") and count(b, "UBLKCP")), [])
-    return multiply[0] if multiply else [], multiply[1] if multiply[1:] else [], bring
+    return multiply[0] if multiply else [], stage, bring
 
 
 def tiles_of(tile):
@@ -83,7 +84,7 @@ def judge(key, code):
     tile, _, bring = measure(code)
     wrong = []
     few = kind in FOURS and rows <= FEW
-    tiles = TILES if few else 1
+    tiles = TILES if few else 2 if kind == 8 else 1  # int4: of 128 k, which share scales
     fixed, each = FOURS[kind] if few else (fixed, each)
     if count(tile, "HGMMA") != 4 * tiles:
         wrong.append(f"{count(tile, 'HGMMA')} HGMMA in a loop, of {4 * tiles}")
@@ -91,7 +92,7 @@ def judge(key, code):
         wrong.append("A does not come from registers")
     elif len(tile) / tiles > fixed + each * rows:
         wrong.append(f"{len(tile) / tiles:.0f} instructions for 64 k, of {fixed + each * rows:.0f}")
-    elif tiles > 1 and (loads := sum("LDS.128" in text for text in tile)) < TILES:
+    elif few and (loads := sum("LDS.128" in text for text in tile)) < TILES:
         wrong.append(f"codes of four bits come by {loads} loads of 16 bytes a stage, of {TILES}")
     copies, bulk = count(bring, "LDGSTS"), count(bring, "UBLKCP")
     stage = BUDGET_SUMS + BUDGET_EIGHT_SUMS * (rows // 8) if kind in MINIMA else BUDGET_STAGE

@@ -17,7 +17,7 @@
 #include "worker/flight_ring.h"
 
 /* Bumped whenever a change to the kernels changes bits: part of the fingerprint. */
-#define KERNEL_BUILD "17"
+#define KERNEL_BUILD "18"
 
 /* A pipeline has a plan in each stage, and one more so that none of them waits for the
  * scheduler. */

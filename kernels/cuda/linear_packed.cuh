@@ -11,7 +11,7 @@
 /* Weights of one segment of the product's matrix, in units. */
 struct packed_segment {
     const void *w;
-    /* int4: [features / 64, cols / group, 64], of zeros what is taken off (minimum_of_zero) */
+    /* int4: [features / 64, cols / group, 64], of zeros the pairs that are added (pair_of_zero) */
     const float *scales, *zeros;
     uint32_t scale_rows, stride; /* others: scales[n / scale_rows * stride], fp8: + k / 128 */
     uint32_t end;                /* of all features, in 64: the first behind the segment */
@@ -102,6 +102,34 @@ struct two_scales {
     float scale[2], minimum[2];
 };
 
+/* int4: where among a stage's scales, or zeros, a thread finds those of its two features, in 8 bytes. */
+static __device__ __forceinline__ uint32_t place_of_group(const packed_product &q, uint32_t tile,
+                                                          uint32_t half, uint32_t thread) {
+    return ((tile * TILE + half * PIECE) >> q.group_bits) * (PACKED_FEATURES / 2) + thread / 4;
+}
+
+/* int4: the zeros that all have where there is no array of them; once. */
+template <int A, int W>
+static __device__ __forceinline__ void begin_zeros(const struct packed_product &q,
+                                                   unit_reader<A, W> &reader) {
+    if constexpr (W == STORAGE_U4)
+        reader.zeros[0] = reader.zeros[1] = pair_of_zero<A>(q.segments[0].zero);
+}
+/* int4: those of what is unpacked next, as scales_of has it. */
+template <int A, int W, class STAGE>
+static __device__ __forceinline__ void
+ask_zeros(const struct packed_product &q, const unsigned char *stage, uint32_t group,
+          unit_reader<A, W> &reader, uint32_t tile, uint32_t half) {
+    if constexpr (W == STORAGE_U4)
+        if (q.segments[0].zeros) {
+            const uint2 both =
+                *((const uint2 *)(stage + STAGE::SCALES_AT + (group * 2 + 1) * STAGE::SCALES) +
+                  place_of_group(q, tile, half, reader.thread));
+            reader.zeros[0] = both.x;
+            reader.zeros[1] = both.y;
+        }
+}
+
 /* tile, half: of the stage (STAGE has SCALES_AT, and SCALES bytes there where the type is int4, before as many of
  * zeros); step: of the half; group: of the 64 features among the stage's. */
 template <int A, int W, class STAGE>
@@ -112,15 +140,10 @@ static __device__ __forceinline__ two_scales scales_of(const struct packed_produ
                                                        uint32_t step) {
     two_scales s;
     if constexpr (W == STORAGE_U4) {
-        const float2 *at = (const float2 *)(stage + STAGE::SCALES_AT + group * 2 * STAGE::SCALES) +
-                           ((tile * TILE + half * PIECE) >> q.group_bits) * (PACKED_FEATURES / 2) +
-                           reader.thread / 4;
-        const float2 scale = at[0],
-                     minimum = q.segments[0].zeros
-                                   ? at[STAGE::SCALES / 8]
-                                   : make_float2(minimum_of_zero(q.segments[0].zero, scale.x),
-                                                 minimum_of_zero(q.segments[0].zero, scale.y));
-        s = {{scale.x, scale.y}, {minimum.x, minimum.y}};
+        const float2 scale =
+            *((const float2 *)(stage + STAGE::SCALES_AT + group * 2 * STAGE::SCALES) +
+              place_of_group(q, tile, half, reader.thread));
+        s = {{scale.x, scale.y}, {0, 0}};
     } else {
 #pragma unroll
         for (uint32_t i = 0; i < 2; i++)

@@ -160,7 +160,6 @@ static __device__ __forceinline__ void bring_whole(const packed_product &q, unsi
     else
         copy_whole<A>(q.p, at, x);
     if (packed<W>::MINIMUM) {
-        const bool by_piece = scales_by_piece<W>(q);
         float4 *sums = (float4 *)(whole + WHOLE_STAGES * STAGE::X_STAGE);
         __syncwarp(); /* what a warp sums its lanes have brought */
 #pragma unroll
@@ -168,7 +167,7 @@ static __device__ __forceinline__ void bring_whole(const packed_product &q, unsi
             const uint32_t tile = (i / 4 * FEW_WARPS + threadIdx.x / 32) * 4 + i % 4;
             if (tile < tiles)
                 sum_tile<A, NORMED_ROWS>(x + tile * NORMED_ROWS * TILE,
-                                         sums + tile * NORMED_ROWS / 2, by_piece);
+                                         sums + tile * NORMED_ROWS / 2);
         }
     }
     fence_async();

@@ -11,15 +11,16 @@
 
 /* ---- sums of x ---- */
 
-/* Whether a type's scales are of a piece at most; int4's may be of 64 or 128. */
+/* Whether scales meet the sums of each piece. Those of int4 with groups of 128 meet the sums of 128 k, with groups
+ * of 64 of both their pieces. */
 template <int W> static __device__ __forceinline__ bool scales_by_piece(const packed_product &q) {
-    return W != STORAGE_U4 || q.group_bits == 5;
+    return W != STORAGE_U4 || q.group_bits != 7;
 }
 
-/* Sums of x of a tile that this warp copied, by products with ones: of its two pieces, or of all of it.
+/* Sums of x of a tile that this warp copied, by products with ones, of its two pieces.
  * to: [TOKENS / 2] of the sums of two rows of the first piece, then of the second. */
 template <int A, int TOKENS>
-static __device__ __forceinline__ void sum_tile(const uint16_t *x, float4 *to, bool by_piece) {
+static __device__ __forceinline__ void sum_tile(const uint16_t *x, float4 *to) {
     enum : uint32_t { ONES = A == STORAGE_BF16 ? 0x3f803f80u : 0x3c003c00u };
     const uint32_t lane = threadIdx.x % 32, ones[4] = {ONES, ONES, ONES, ONES};
 #pragma unroll(TOKENS > 32 ? 1 : TOKENS / 8)
@@ -30,8 +31,6 @@ static __device__ __forceinline__ void sum_tile(const uint16_t *x, float4 *to, b
         ldmatrix_x4(b[1], x + swizzled_chunk(j * 8 + lane % 8, 4 + lane / 8));
         mma<A>(first, ones, b[0]);
         mma<A>(first, ones, b[0] + 2);
-        if (!by_piece)
-            second[0] = first[0], second[1] = first[1];
         mma<A>(second, ones, b[1]);
         mma<A>(second, ones, b[1] + 2);
         if (lane < 4)
@@ -42,18 +41,14 @@ static __device__ __forceinline__ void sum_tile(const uint16_t *x, float4 *to, b
 /* ---- multiplying ---- */
 
 /* sums += scale * partial - minimum * (sum of x). x_sums: of this thread's columns, those of eight rows
- * STRIDE float2 apart; add: of the 64 k before that share the scale, or NULL. */
+ * eight float2 apart. */
 template <int TOKENS, bool MINIMUM>
-static __device__ __forceinline__ void
-add_partial(float (&sums)[TOKENS / 2], const float (&partial)[TOKENS / 2], const two_scales &s,
-            const float2 *x_sums, const float2 *more = NULL) {
+static __device__ __forceinline__ void add_partial(float (&sums)[TOKENS / 2],
+                                                   const float (&partial)[TOKENS / 2],
+                                                   const two_scales &s, const float2 *x_sums) {
 #pragma unroll
     for (int j = 0; j < TOKENS / 8; j++) {
-        float2 x = MINIMUM ? x_sums[j * 8] : make_float2(0, 0);
-        if (MINIMUM && more) {
-            const float2 y = more[j * 8];
-            x.x += y.x, x.y += y.y;
-        }
+        const float2 x = MINIMUM ? x_sums[j * 8] : make_float2(0, 0);
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             float &sum = sums[j * 4 + i];
@@ -84,7 +79,7 @@ static __device__ __forceinline__ uint64_t tile_past_low(uint64_t tile, uint32_t
 }
 
 /* The loop over stages of a warpgroup that multiplies codes of four bits times up to 32 rows: while a
- * tile is multiplied the next is unpacked, also that of the next stage. BY_PIECE: scales are of 32 k.
+ * tile is multiplied the next is unpacked, also that of the next stage. BY_PIECE: as scales_by_piece.
  * x lies in the stage, or, STAGE::WHOLE bytes long, that of all stages and then its sums ahead of the ring. */
 template <int A, int W, bool BY_PIECE, int TOKENS, class STAGE>
 static __device__ __forceinline__ void
@@ -93,32 +88,38 @@ multiply_fours(const packed_product &q, const hopper_ring &ring, const hopper_cl
                float (&sums)[TOKENS / 2]) {
     typedef packed<W> form;
     enum : uint32_t { STAGES = STAGE::STAGES, TILES = form::TILES };
+    enum : bool { LOW = TOKENS == 8 && (BY_PIECE || STAGE::WHOLE > 0) };
     float partial[BY_PIECE ? 2 : 1][TOKENS / 2] = {};
     uint32_t a[2][2][2][4]; /* of a tile and the next: half, product */
     unit_reader<A, W> reader;
     const peer_barriers peer = cluster.peer_of(ring.empty);
     const uint32_t sums_at = STAGE::SUMS_AT + threadIdx.x % 4 * 16;
     uint32_t left = min(stages * TILES, tiles - before * TILES);
+    auto stage_of = [&](uint32_t c) { return ring.stages + c % STAGES * STAGE::BYTES; };
     auto begin = [&](uint32_t c) {
         mbarrier_wait(ring.full + c % STAGES, c / STAGES & 1);
-        reader.begin(ring.stages + c % STAGES * STAGE::BYTES + STAGE::UNITS_AT +
-                     group * form::UNITS * form::UNIT);
+        reader.begin(stage_of(c) + STAGE::UNITS_AT + group * form::UNITS * form::UNIT);
     };
-    auto unpack = [&](uint32_t(&to)[2][2][4]) {
+    auto unpack = [&](uint32_t(&to)[2][2][4], const unsigned char *stage, uint32_t i) {
         reader.fetch();
+        if (BY_PIECE || i % 2 == 0)
+            ask_zeros<A, W, STAGE>(q, stage, group, reader, i, 0);
         reader.unpack(0, to[0]);
+        if (BY_PIECE)
+            ask_zeros<A, W, STAGE>(q, stage, group, reader, i, 1);
         reader.unpack(1, to[1]);
     };
+    begin_zeros(q, reader);
     begin(0);
-    unpack(a[0]);
+    unpack(a[0], stage_of(0), 0);
     for (uint32_t c = 0; c < stages; c++) {
-        const unsigned char *stage = ring.stages + c % STAGES * STAGE::BYTES;
+        const unsigned char *stage = stage_of(c);
         const unsigned char *at_x = stage, *at_sums = stage + sums_at;
         if constexpr (STAGE::WHOLE > 0) {
             at_x = ring.stages - STAGE::WHOLE + c * STAGE::X_STAGE;
             at_sums = ring.stages - STAGE::SUMS + c * STAGE::SUMS_STAGE + sums_at;
         }
-        const uint64_t x = BY_PIECE && TOKENS == 8 ? tile_of_warp(at_x) : wgmma_tile(at_x, 0);
+        const uint64_t x = LOW ? tile_of_warp(at_x) : wgmma_tile(at_x, 0);
         const float2 *x_sums = (const float2 *)at_sums;
 #pragma unroll
         for (uint32_t i = 0; i < TILES; i++) {
@@ -126,8 +127,7 @@ multiply_fours(const packed_product &q, const hopper_ring &ring, const hopper_cl
                 break;
             left--;
             /* of 128 k that share a scale, the first; the last */
-            const bool opens = BY_PIECE || i % 2 == 0 || q.group_bits == 6,
-                       closes = BY_PIECE || i % 2 == 1 || q.group_bits == 6;
+            const bool opens = BY_PIECE || i % 2 == 0, closes = BY_PIECE || i % 2 == 1;
             wgmma_fence();
 #pragma unroll
             for (uint32_t half = 0; half < 2; half++)
@@ -136,7 +136,7 @@ multiply_fours(const packed_product &q, const hopper_ring &ring, const hopper_cl
                     const uint32_t past = i * STAGE::X_TILE + (half * PIECE + step * 16) * 2;
                     wgmma_shape<A, TOKENS>::registers(
                         partial[BY_PIECE ? half : 0], a[i % 2][half][step],
-                        BY_PIECE ? tile_past_low(x, past) : wgmma_tile_past(x, past),
+                        LOW || BY_PIECE ? tile_past_low(x, past) : wgmma_tile_past(x, past),
                         step == 0 && (BY_PIECE ? true : half == 0 && opens));
                 }
             wgmma_commit();
@@ -147,11 +147,11 @@ multiply_fours(const packed_product &q, const hopper_ring &ring, const hopper_cl
             if (i + 1 < TILES) {
                 if (form::UNITS == 1 || left) {
                     reader.move();
-                    unpack(a[(i + 1) % 2]);
+                    unpack(a[(i + 1) % 2], stage, i + 1);
                 }
             } else if (left) {
                 begin(c + 1);
-                unpack(a[0]);
+                unpack(a[0], stage_of(c + 1), 0);
             }
             wgmma_wait<0>();
             wgmma_hold(partial[0]);
@@ -161,8 +161,7 @@ multiply_fours(const packed_product &q, const hopper_ring &ring, const hopper_cl
                 add_partial<TOKENS, form::MINIMUM>(sums, partial[BY_PIECE], s[1],
                                                    x_sums + i * TOKENS + 1);
             } else if (closes) {
-                add_partial<TOKENS, form::MINIMUM>(sums, partial[0], s[0], x_sums + i * TOKENS + 1,
-                                                   opens ? NULL : x_sums + (i - 1) * TOKENS + 1);
+                add_partial<TOKENS, false>(sums, partial[0], s[0], NULL);
             }
         }
         __syncwarp(); /* the stage has been read */

@@ -115,7 +115,6 @@ static __device__ __forceinline__ void bring(const struct packed_product &q,
     const uint16_t *own = (const uint16_t *)p.x + (size_t)(t0 + line) * p.cols +
                           (before * TILES + warp) * TILE + chunk * 8;
     const uint32_t own_rows = p.rows > t0 + line ? p.rows - t0 - line : 0;
-    const bool by_piece = scales_by_piece<W>(q);
     auto at = [&](uint32_t c) { return ring.stages + c % STAGES * STAGE::BYTES; };
     auto tiles_of = [&](uint32_t c) { return min((uint32_t)TILES, tiles - (before + c) * TILES); };
     const bool halves = takes_halves<STAGE>(p),
@@ -182,8 +181,7 @@ static __device__ __forceinline__ void bring(const struct packed_product &q,
                 if (packed<W>::MINIMUM && warp < tiles_of(c - LAG)) {
                     __syncwarp(); /* of the tile's chunks each has been copied by its own lane */
                     sum_tile<A, TOKENS>((uint16_t *)done + warp * TOKENS * TILE,
-                                        (float4 *)(done + STAGE::SUMS_AT) + warp * TOKENS / 2,
-                                        by_piece);
+                                        (float4 *)(done + STAGE::SUMS_AT) + warp * TOKENS / 2);
                 }
                 fence_async();
                 mbarrier_arrive(ring.full + (c - LAG) % STAGES);
@@ -230,6 +228,123 @@ static __device__ __forceinline__ void bring(const struct packed_product &q,
 
 /* ---- multiplying ---- */
 
+/* The loop over stages of a warpgroup that multiplies: `before`, `stages` of the split, in 256 k; all: tiles of
+ * all k. BY_128: fp8 with scales of 128 x 128, which a thread's two features find at block_scales. BY_PIECE: as
+ * scales_by_piece. */
+template <int A, int W, bool BY_128, bool BY_PIECE, int TOKENS, class STAGE>
+static __device__ __forceinline__ void
+multiply_tiles(const struct packed_product &q, const hopper_ring &ring,
+               const hopper_cluster &cluster, uint32_t group, uint32_t before, uint32_t stages,
+               uint32_t all, const float *const (&block_scales)[2], float (&sums)[TOKENS / 2]) {
+    typedef packed<W> form;
+    enum : uint32_t {
+        STAGES = STAGE::STAGES,
+        TILES = form::TILES,
+        STEPS = form::STEPS,
+        TOGETHER = BY_PIECE ? 1 : 2 /* tiles that share scales: k is a multiple of theirs */
+    };
+    float partial[TOKENS / 2] = {}, block_scale[2] = {1, 1}, next_scale[2] = {1, 1};
+    if (BY_128)
+        block_scale[0] = block_scales[0][before * TILES / 2],
+        block_scale[1] = block_scales[1][before * TILES / 2];
+    uint32_t a[2][2][4], sums_at = STAGE::SUMS_AT + threadIdx.x % 4 * 16;
+    unit_reader<A, W> reader;
+    const peer_barriers peer = cluster.peer_of(ring.empty);
+    register_hold(sums_at);
+    begin_zeros(q, reader);
+    for (uint32_t c = 0; c < stages; c++) {
+        const unsigned char *stage = ring.stages + c % STAGES * STAGE::BYTES;
+        const uint32_t tile_0 = (before + c) * TILES, tiles = min((uint32_t)TILES, all - tile_0);
+        const float2 *x_sums = (const float2 *)(stage + sums_at);
+        uint64_t x = wgmma_tile(stage, 0);
+
+        mbarrier_wait(ring.full + c % STAGES, c / STAGES & 1);
+        reader.begin(stage + STAGE::UNITS_AT + group * form::UNITS * form::UNIT);
+        reader.fetch();
+        ask_zeros<A, W, STAGE>(q, stage, group, reader, 0, 0);
+        reader.unpack(0, a[0]);
+        for (uint32_t first = 0; first < tiles; first += TOGETHER)
+#pragma unroll
+            for (uint32_t of = 0; of < TOGETHER; of++) {
+                const uint32_t i = first + of;
+                const bool last_of_128 = i % 2 || i + 1 == tiles;
+                if (BY_128 && i % 2 == 0 && tile_0 + i + 2 < all)
+                    for (uint32_t j = 0; j < 2; j++)
+                        next_scale[j] = block_scales[j][(tile_0 + i) / 2 + 1];
+#pragma unroll
+                for (uint32_t half = 0; half < 2; half++) {
+                    auto next = [&] {
+                        if (half == 0) {
+                            if (BY_PIECE)
+                                ask_zeros<A, W, STAGE>(q, stage, group, reader, i, 1);
+                            reader.unpack(1, a[1]);
+                        } else if (of + 1 < TOGETHER || i + 1 < tiles) {
+                            reader.move();
+                            reader.fetch();
+                            if (of + 1 == TOGETHER)
+                                ask_zeros<A, W, STAGE>(q, stage, group, reader, i + 1, 0);
+                            reader.unpack(0, a[0]);
+                        }
+                    };
+                    auto ask = [&](float(&to)[TOKENS / 2], uint32_t step, bool fresh) {
+                        wgmma_shape<A, TOKENS>::registers(
+                            to, a[half][step], wgmma_tile_past(x, (half * PIECE + step * 16) * 2),
+                            fresh);
+                    };
+                    if (STEPS == 0) { /* scales wait for the end of 128 k, or of all */
+                        wgmma_fence();
+                        ask(BY_128 ? partial : sums, 0, BY_128 && i % 2 == 0 && half == 0);
+                        ask(BY_128 ? partial : sums, 1, false);
+                        wgmma_commit();
+                        next();
+                        wgmma_wait<0>();
+                        wgmma_hold(BY_128 ? partial : sums);
+                        if (BY_128 && half == 1 && last_of_128) {
+                            const two_scales s = {{block_scale[0], block_scale[1]}, {0, 0}};
+                            add_partial<TOKENS, false>(sums, partial, s, NULL);
+                        }
+                    } else if (STEPS == 2) {
+                        const bool opens = BY_PIECE || (half == 0 && of == 0),
+                                   closes = BY_PIECE || (half == 1 && of == 1);
+                        wgmma_fence();
+                        ask(partial, 0, opens);
+                        ask(partial, 1, false);
+                        wgmma_commit();
+                        two_scales s = {};
+                        if (closes)
+                            s = scales_of<A, W, STAGE>(q, stage, group, reader, i, half, 0);
+                        next();
+                        wgmma_wait<0>();
+                        wgmma_hold(partial);
+                        if (closes)
+                            add_partial<TOKENS, form::MINIMUM>(sums, partial, s, x_sums + half);
+                    } else {
+#pragma unroll
+                        for (uint32_t step = 0; step < 2; step++) {
+                            wgmma_fence();
+                            ask(partial, step, true);
+                            wgmma_commit();
+                            const two_scales s =
+                                scales_of<A, W, STAGE>(q, stage, group, reader, i, half, step);
+                            if (step == 1)
+                                next();
+                            wgmma_wait<0>();
+                            wgmma_hold(partial);
+                            add_partial<TOKENS, false>(sums, partial, s, NULL);
+                        }
+                    }
+                }
+                x = wgmma_tile_past(x, STAGE::X_TILE);
+                x_sums += TOKENS;
+                if (BY_128 && last_of_128)
+                    block_scale[0] = next_scale[0], block_scale[1] = next_scale[1];
+            }
+        __syncwarp(); /* the stage has been read */
+        if (threadIdx.x % 32 == 0)
+            cluster.arrive_empty(ring.empty, peer, c % STAGES);
+    }
+}
+
 /* Which features and rows a block of a grid over [rows, features] has, and of which product, asked for when sums
  * are there, so that they take no registers before. */
 struct block_of_grid {
@@ -251,7 +366,7 @@ static __device__ __forceinline__ void
 multiply(const struct packed_product &q, const hopper_ring &ring, const hopper_cluster &cluster,
          uint32_t group, uint32_t tile, const BLOCK &block) {
     typedef packed<W> form;
-    enum : uint32_t { STAGES = STAGE::STAGES, TILES = form::TILES, STEPS = form::STEPS };
+    enum : uint32_t { TILES = form::TILES, STEPS = form::STEPS };
     const struct product &p = q.p;
     const packed_place place(q, tile);
     const packed_segment segment = place.of;
@@ -267,16 +382,7 @@ multiply(const struct packed_product &q, const hopper_ring &ring, const hopper_c
         block_scales[0] = lower.scales + (size_t)(first_row / lower.scale_rows) * lower.stride;
         block_scales[1] = upper.scales + (size_t)(first_row / upper.scale_rows) * upper.stride;
     }
-    float sums[TOKENS / 2] = {}, partial[TOKENS / 2] = {}, block_scale[2] = {1, 1},
-                        next_scale[2] = {1, 1};
-    if (BY_128)
-        block_scale[0] = block_scales[0][before * TILES / 2],
-        block_scale[1] = block_scales[1][before * TILES / 2];
-    uint32_t a[2][2][4], sums_at = STAGE::SUMS_AT + threadIdx.x % 4 * 16;
-    unit_reader<A, W> reader;
-    const peer_barriers peer = cluster.peer_of(ring.empty);
-    const bool by_piece = scales_by_piece<W>(q), by_64 = q.group_bits == 6;
-    register_hold(sums_at);
+    float sums[TOKENS / 2] = {};
     const bool ropes = STAGE::FOLDS && p.rope.angles;
     rope_ahead ahead = {};
     if constexpr (STAGE::FOLDS != 0)
@@ -285,99 +391,19 @@ multiply(const struct packed_product &q, const hopper_ring &ring, const hopper_c
             ahead = rope_ahead_of<A>(p, tile, blockIdx.x * TOKENS);
         }
 
-    constexpr bool AHEAD = form::BITS == 4 && TOKENS <= 32;
-    if constexpr (AHEAD) {
-        if (W != STORAGE_U4 || by_piece)
+    if constexpr (form::BITS == 4 && TOKENS <= 32) {
+        if (scales_by_piece<W>(q))
             multiply_fours<A, W, true, TOKENS, STAGE>(q, ring, cluster, group, before, stages, all,
                                                       sums);
         else
             multiply_fours<A, W, W != STORAGE_U4, TOKENS, STAGE>(q, ring, cluster, group, before,
                                                                  stages, all, sums);
-    }
-    for (uint32_t c = AHEAD ? stages : 0; c < stages; c++) {
-        const unsigned char *stage = ring.stages + c % STAGES * STAGE::BYTES;
-        const uint32_t tile_0 = (before + c) * TILES, tiles = min((uint32_t)TILES, all - tile_0);
-        const float2 *x_sums = (const float2 *)(stage + sums_at);
-        uint64_t x = wgmma_tile(stage, 0);
-
-        mbarrier_wait(ring.full + c % STAGES, c / STAGES & 1);
-        reader.begin(stage + STAGE::UNITS_AT + group * form::UNITS * form::UNIT);
-        reader.fetch();
-        reader.unpack(0, a[0]);
-        for (uint32_t i = 0; i < tiles; i++) {
-            const bool last_of_128 = i % 2 || i + 1 == tiles;
-            if (BY_128 && i % 2 == 0 && tile_0 + i + 2 < all)
-                for (uint32_t j = 0; j < 2; j++)
-                    next_scale[j] = block_scales[j][(tile_0 + i) / 2 + 1];
-#pragma unroll
-            for (uint32_t half = 0; half < 2; half++) {
-                auto next = [&] {
-                    if (half == 0) {
-                        reader.unpack(1, a[1]);
-                    } else if (i + 1 < tiles) {
-                        reader.move();
-                        reader.fetch();
-                        reader.unpack(0, a[0]);
-                    }
-                };
-                auto ask = [&](float(&to)[TOKENS / 2], uint32_t step, bool fresh) {
-                    wgmma_shape<A, TOKENS>::registers(
-                        to, a[half][step], wgmma_tile_past(x, (half * PIECE + step * 16) * 2),
-                        fresh);
-                };
-                if (STEPS == 0) { /* scales wait for the end of 128 k, or of all */
-                    wgmma_fence();
-                    ask(BY_128 ? partial : sums, 0, BY_128 && i % 2 == 0 && half == 0);
-                    ask(BY_128 ? partial : sums, 1, false);
-                    wgmma_commit();
-                    next();
-                    wgmma_wait<0>();
-                    wgmma_hold(BY_128 ? partial : sums);
-                    if (BY_128 && half == 1 && last_of_128) {
-                        const two_scales s = {{block_scale[0], block_scale[1]}, {0, 0}};
-                        add_partial<TOKENS, false>(sums, partial, s, NULL);
-                    }
-                } else if (STEPS == 2) { /* int4: also of 64 or 128 k */
-                    const bool opens = by_piece || (half == 0 && (by_64 || i % 2 == 0)),
-                               closes = by_piece || (half == 1 && (by_64 || i % 2 == 1));
-                    wgmma_fence();
-                    ask(partial, 0, opens);
-                    ask(partial, 1, false);
-                    wgmma_commit();
-                    two_scales s = {};
-                    if (closes)
-                        s = scales_of<A, W, STAGE>(q, stage, group, reader, i, half, 0);
-                    next();
-                    wgmma_wait<0>();
-                    wgmma_hold(partial);
-                    if (closes)
-                        add_partial<TOKENS, form::MINIMUM>(
-                            sums, partial, s, x_sums + half,
-                            by_piece || by_64 ? NULL : x_sums + half - TOKENS);
-                } else {
-#pragma unroll
-                    for (uint32_t step = 0; step < 2; step++) {
-                        wgmma_fence();
-                        ask(partial, step, true);
-                        wgmma_commit();
-                        const two_scales s =
-                            scales_of<A, W, STAGE>(q, stage, group, reader, i, half, step);
-                        if (step == 1)
-                            next();
-                        wgmma_wait<0>();
-                        wgmma_hold(partial);
-                        add_partial<TOKENS, false>(sums, partial, s, NULL);
-                    }
-                }
-            }
-            x = wgmma_tile_past(x, STAGE::X_TILE);
-            x_sums += TOKENS;
-            if (BY_128 && last_of_128)
-                block_scale[0] = next_scale[0], block_scale[1] = next_scale[1];
-        }
-        __syncwarp(); /* the stage has been read */
-        if (threadIdx.x % 32 == 0)
-            cluster.arrive_empty(ring.empty, peer, c % STAGES);
+    } else if (scales_by_piece<W>(q)) {
+        multiply_tiles<A, W, BY_128, true, TOKENS, STAGE>(q, ring, cluster, group, before, stages,
+                                                          all, block_scales, sums);
+    } else {
+        multiply_tiles<A, W, BY_128, W != STORAGE_U4, TOKENS, STAGE>(
+            q, ring, cluster, group, before, stages, all, block_scales, sums);
     }
     if (STEPS == 0 && !BY_128 && segment.scales) {
         const uint32_t row = threadIdx.x % 32 / 4, warp = threadIdx.x % 128 / 32;

@@ -163,21 +163,21 @@ static __global__ void unit_kernel(uint8_t *out, row_source source, uint32_t col
             to[form::CODES + i] = scale_byte<W>(source, blockIdx.y, cols, k0, i);
 }
 
-/* [64, spans] to [spans, 64], rows as threads have them. Of zeros, `scales` theirs (not turned yet): what a
- * product takes off. A grid's y is 64 rows. */
-static __global__ void turn_scales_kernel(float *out, row_source source, row_source scales,
-                                          uint32_t spans) {
+/* [64, spans] to [spans, 64], rows as threads have them. ZEROS_OF: activations; zeros become pair_of_zero, no
+ * scales. A grid's y is 64 rows. */
+template <int ZEROS_OF>
+static __global__ void turn_scales_kernel(uint32_t *out, row_source source, uint32_t spans) {
     const uint32_t i = blockIdx.x * 256 + threadIdx.x;
     if (i >= spans * PACKED_FEATURES)
         return;
     const uint32_t at = row_of_pair(i % PACKED_FEATURES / 2, i % 2);
     uint32_t row;
     const float *in = (const float *)source.find(blockIdx.y, at, &row);
-    const size_t from = (size_t)row * spans + i / PACKED_FEATURES;
-    float v = in[from];
-    if (scales.gate)
-        v = minimum_of_zero(v, ((const float *)scales.find(blockIdx.y, at, &row))[from]);
-    out[(size_t)blockIdx.y * PACKED_FEATURES * spans + i] = v;
+    const float v = in[(size_t)row * spans + i / PACKED_FEATURES];
+    uint32_t word = __float_as_uint(v);
+    if constexpr (ZEROS_OF != 0)
+        word = pair_of_zero<ZEROS_OF>(v);
+    out[(size_t)blockIdx.y * PACKED_FEATURES * spans + i] = word;
 }
 
 /* ---- which weights ---- */
@@ -303,19 +303,16 @@ static void in_place(struct stream *s, void *gate, void *up, uint32_t rows, size
     }
 }
 
-/* Of int4 scales [rows, spans] become [rows / 64, spans, 64]; of zeros, with `scales` theirs, what a product
- * takes off. up: of the other half of a gated matrix, or NULL. */
-static void turn_scales(struct stream *s, const float *gate, const float *up, const float *scales,
-                        const float *scales_up, uint32_t rows, uint32_t spans) {
+/* Of int4 scales [rows, spans] become [rows / 64, spans, 64], and so do zeros. up: of the other half of a
+ * gated matrix, or NULL. */
+template <int ZEROS_OF>
+static void turn_scales(struct stream *s, const float *gate, const float *up, uint32_t rows,
+                        uint32_t spans) {
     auto launch = [&](uint32_t count, const row_source &source) {
         const launch_shape shape = {dim3(blocks_for(PACKED_FEATURES * spans, 256), count),
                                     dim3(256), 0, false};
-        const ptrdiff_t past = source.gate - (const uint8_t *)gate;
-        const row_source theirs = {scales ? (const uint8_t *)scales + past : NULL,
-                                   scales_up ? (const uint8_t *)scales_up + past : NULL,
-                                   source.count};
-        LAUNCH(turn_scales_kernel, shape, cuda_stream_of(s), (float *)device_of(s)->pack_scratch,
-               source, theirs, spans);
+        LAUNCH(turn_scales_kernel<ZEROS_OF>, shape, cuda_stream_of(s),
+               (uint32_t *)device_of(s)->pack_scratch, source, spans);
     };
     if (gate)
         in_place(s, (void *)gate, (void *)up, rows / PACKED_FEATURES,
@@ -347,6 +344,9 @@ void cuda_pack(struct stream *s, const struct matrix *w, uint32_t segment, void 
         return;
     const uint32_t spans = w->cols / half[0].scale_cols;
     const float *up = w->gated ? half[1].scales : NULL, *zeros_up = w->gated ? half[1].zeros : NULL;
-    turn_scales(s, half[0].zeros, zeros_up, half[0].scales, up, half[0].rows, spans);
-    turn_scales(s, half[0].scales, up, NULL, NULL, half[0].rows, spans);
+    if (s->dev->activation_type == STORAGE_BF16)
+        turn_scales<STORAGE_BF16>(s, half[0].zeros, zeros_up, half[0].rows, spans);
+    else
+        turn_scales<STORAGE_F16>(s, half[0].zeros, zeros_up, half[0].rows, spans);
+    turn_scales<0>(s, half[0].scales, up, half[0].rows, spans);
 }

@@ -25,8 +25,9 @@
  *
  * In registers codes become whole numbers (fp8 and mxfp4: numbers of few bits), which bf16 and f16
  * hold exactly: scales are applied to sums, in f32. That is more exact than rounding each weight to
- * 16 bits, and takes fewer instructions. Where a minimum is taken off anyway (int4, Q4_K) codes are 16 too
- * large, which costs nothing to make in bf16, and the minimum takes off that, too.
+ * 16 bits, and takes fewer instructions. Of int4 the zero, a whole number too, is taken off here, so
+ * that sums need no minimum. Where one is taken off anyway (Q4_K) codes are 16 too large, which costs
+ * nothing to make in bf16, and the minimum takes off that, too.
  */
 #ifndef KERNELS_CUDA_PACKED_CUH
 #define KERNELS_CUDA_PACKED_CUH
@@ -59,7 +60,7 @@ template <> struct packed<STORAGE_I8> : packed_form<8, 64, 0, 4, 0, false> {};
 template <> struct packed<STORAGE_Q8_0> : packed_form<8, 64, 256, 4, 2, false> {};
 template <> struct packed<STORAGE_Q4_0> : packed_form<4, 64, 256, 4, 2, false> {};
 template <> struct packed<STORAGE_MXFP4> : packed_form<4, 64, 128, 4, 2, false> {};
-template <> struct packed<STORAGE_U4> : packed_form<4, 64, 0, 4, 2, true> {};
+template <> struct packed<STORAGE_U4> : packed_form<4, 64, 0, 4, 2, false> {};
 template <> struct packed<STORAGE_Q4_K> : packed_form<4, 256, 1024, 4, 2, true> {};
 template <> struct packed<STORAGE_Q6_K> : packed_form<6, 256, 1152, 4, 1, false> {};
 
@@ -145,14 +146,18 @@ template <int A> static __device__ __forceinline__ uint32_t e2m1_pair(uint32_t w
 
 /* What codes of 4 bits with a minimum are too large in registers. */
 #define CODES_RAISED 16.0f
-/* What a product takes off, for each 1 of x, of codes with this zero. */
-static __device__ __forceinline__ float minimum_of_zero(float zero, float scale) {
-    return __fmul_rn(zero + CODES_RAISED, scale);
+/* What int4 adds to a pair of codes with this zero, a whole number of 0 to 128: less it and what codes have
+ * above them in a register. */
+template <int A> static __device__ __forceinline__ uint32_t pair_of_zero(float zero) {
+    const float v = (A == STORAGE_BF16 ? -16.0f : -128.0f) - zero;
+    return pack<A>(v, v);
 }
-/* The four pairs of 16 k: of Q4_0 code - 8, of int4 and Q4_K code + 16. In the upper fraction of bf16 a
- * code is that over 16, in f16, which has three bits above it, over 128. */
+/* The four pairs of 16 k: of Q4_0 code - 8, of int4 code - its zero, of Q4_K code + 16. In the upper
+ * fraction of bf16 a code is 16 + code, in f16, which has three bits above it, 128 + code. zeros: of int4,
+ * pair_of_zero of the thread's two features. */
 template <int A, int W>
-static __device__ __forceinline__ void fours_to_pairs(uint32_t w, uint32_t *a) {
+static __device__ __forceinline__ void fours_to_pairs(uint32_t w, const uint32_t (&zeros)[2],
+                                                      uint32_t *a) {
 #pragma unroll
     for (int r = 0; r < 4; r++) {
         if (W == STORAGE_MXFP4) {
@@ -163,6 +168,8 @@ static __device__ __forceinline__ void fours_to_pairs(uint32_t w, uint32_t *a) {
         a[r] = mask_or(there, 0x00780078u, PAIR_OF(0x4180u, 0x5800u));
         if (W == STORAGE_Q4_0)
             a[r] = pair_add<A>(a[r], PAIR_OF(0xc1c0u, 0xd840u)); /* - 24, - 136 */
+        else if (W == STORAGE_U4)
+            a[r] = pair_add<A>(a[r], zeros[r % 2]);
         else if (A != STORAGE_BF16)
             a[r] = pair_add<A>(a[r], 0xd700d700u); /* - 112 */
     }
@@ -218,12 +225,13 @@ template <int A, int W> struct unit_reader {
     uint32_t thread, row;
     const unsigned char *codes, *high, *scales;
     uint4 four;           /* codes of the tile, of four bits */
+    uint32_t zeros[2];    /* of int4: pair_of_zero of what is unpacked next */
     float d[2], less[2];  /* of Q4_K and Q6_K */
     float m[2], upper[2]; /* of Q4_K: dmin; and less of the scale of the second piece */
     float m_less[2], m_upper[2];
     uint32_t fields[2][3]; /* of Q4_K: from this tile on */
 
-    __device__ __forceinline__ unit_reader() : codes(), high(), scales(), four() {
+    __device__ __forceinline__ unit_reader() : codes(), high(), scales(), four(), zeros() {
         thread = threadIdx.x % 128;
         row = thread / 32 * 16 + thread % 32 / 4;
         register_hold(thread);
@@ -294,8 +302,8 @@ template <int A, int W> struct unit_reader {
     /* A of the two products of a half of the tile. */
     __device__ __forceinline__ void unpack(uint32_t half, uint32_t (&a)[2][4]) const {
         if (FOURS) {
-            fours_to_pairs<A, W>(half ? four.z : four.x, a[0]);
-            fours_to_pairs<A, W>(half ? four.w : four.y, a[1]);
+            fours_to_pairs<A, W>(half ? four.z : four.x, zeros, a[0]);
+            fours_to_pairs<A, W>(half ? four.w : four.y, zeros, a[1]);
             return;
         }
         const unsigned char *from = codes + half * PIECE_CODES;

@@ -125,6 +125,7 @@ multiply_tile(const packed_product &q, const unsigned char *stage, unit_reader<A
     for (uint32_t half = 0; half < 2; half++) {
         uint32_t a[2][4];
         two_scales scales[2] = {by_128, by_128};
+        ask_zeros<A, W, STAGE>(q, stage, 0, reader, team, half);
         reader.unpack(half, a);
         if (form::STEPS != 0)
 #pragma unroll
@@ -191,6 +192,7 @@ static __device__ __forceinline__ void multiply_units(const packed_product &q,
     auto stage_of = [&](uint32_t c) { return ring + c % STAGES * stage_type::BYTES; };
     float sums[TOKENS / 2] = {};
     unit_reader<A, W> reader;
+    begin_zeros(q, reader);
 
     /* 1. weights may be asked for before the kernel ahead has ended, its results only after */
     for (uint32_t c = 0; c < STAGES - 1; c++)

@@ -82,7 +82,7 @@ static inline struct weights make_weights(const struct form *f, uint32_t rows, u
     for (size_t i = 0; i < w.scale_count; i++) {
         w.scales[i] = 0.001f * (float)(1 + check_random() % 1000);
         if (f->zeros)
-            w.zeros[i] = (float)(check_random() % 16);
+            w.zeros[i] = (float)(check_random() % 17); /* GPTQ's go up to 16 */
     }
     p->scales = w.scales;
     p->zeros = w.zeros;
@@ -157,19 +157,15 @@ static inline float *run(const struct shape *s, const struct weights *w, float *
 }
 
 /* |minimum| of values [k, k + 32) of a row as the product takes it off, from codes that it has 16 too large:
- * 0 for types without. */
+ * 0 for types without, and for int4, whose zeros meet the codes exactly. */
 static inline float minimum_of(const struct weights *w, uint32_t row, uint32_t k) {
-    const struct matrix_segment *p = &w->host.segments[0];
     if (w->host.type == STORAGE_Q4_K) {
         const uint8_t *b = w->data + (size_t)(row * (w->host.cols / 256) + k / 256) * 144;
         uint8_t scale, minimum;
         dequantize_k_scale(b + 4, k % 256 / 32, &scale, &minimum);
         return dequantize_f16(b + 2) * minimum + 16 * dequantize_f16(b) * scale;
     }
-    if (w->host.type != STORAGE_U4)
-        return 0;
-    const size_t at = (size_t)row * p->scale_stride + k / p->scale_cols;
-    return fabsf(((w->zeros ? w->zeros[at] : p->zero) + 16) * w->scales[at]);
+    return 0;
 }
 
 /* What a float32 sum may be off is in proportion to the sizes of what is added up: scale * code and
