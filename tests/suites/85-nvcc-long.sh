@@ -24,7 +24,7 @@ table() {
 # The sampler's block has 64 registers a thread; on sm_86 and sm_89 its chain of rules, which few requests ask for, keeps 8 bytes elsewhere.
 # On sm_100, whose Hopper kernels are empty, the sampler keeps 36 and one shape of the product of few rows 32; on sm_80, sm_86 and sm_89
 # 64 rows by Q4_K keep 4, on sm_100 64 rows by int4 8. Experts of types with minima keep 32 with 64 rows,
-# read five times a stage of 256 k, and int4 with 8 rows 16 on sm_120; on sm_90a int4 with 128 rows 8. On sm_100 and sm_120 prompts of head size 256 keep up to 132, and the sampler keeps 28 on sm_120: not looked at yet.
+# read five times a stage of 256 k, and int4 with 8 rows 16 on sm_120. On sm_100 and sm_120 prompts of head size 256 keep up to 132, and the sampler keeps 28 on sm_120: not looked at yet.
 spills() { # those past what is said above, of one log: spills LOG ARCH
     table "$1" | awk -v arch="$2" '
         { allowed = 0 }
@@ -33,7 +33,6 @@ spills() { # those past what is said above, of one log: spills LOG ARCH
         arch == "sm_100" && /linear_packed_mma_kernel<3, 8, false, 64/ { allowed = 8 }
         /expert_packed_kernel<[23], (8|17), false, 64/ { allowed = 32 }
         arch == "sm_120" && /expert_packed_kernel<[23], 8, false, 8/ { allowed = 16 }
-        /expert_packed_hopper_kernel<[23], 8, false, 128/ { allowed = 8 }
         arch ~ /sm_1[02]0/ && /attention_prompt_kernel<[23], [2346], 256, 32>/ { allowed = 132 }
         arch == "sm_120" && /sample_kernel/ { allowed = 28 }
         arch == "sm_100" && /sample_kernel/ { allowed = 36 }
