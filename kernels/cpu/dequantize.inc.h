@@ -236,10 +236,14 @@ LANES_BY_VALUE(tq1_0)
 LANES_BY_VALUE(tq2_0)
 LANES_BY_VALUE(q1_0)
 
-/* VW stored numbers from element idx on (of U4: an even one). */
+/* VW stored numbers from element idx on (of four bits: an even one). */
 ALWAYS_INLINE vf v_stored(const enum storage_type type, const uint8_t *data, size_t idx) {
     if (type == STORAGE_U4)
         return v_of_int(vi_load_u4(data + idx / 2));
+    if (type == STORAGE_NF4)
+        return v_lookup(NF4_VALUES, vi_load_high_u4(data + idx / 2));
+    if (type == STORAGE_F8_E5M2)
+        return v_load_e5m2(data + idx);
     if (type == STORAGE_U8)
         return v_of_int(vi_load_u8(data + idx));
     return v_load_as(type, data, idx);
@@ -252,7 +256,7 @@ ALWAYS_INLINE uint32_t lanes_grouped(const enum storage_type type, const struct 
                                      float *out) {
     size_t first = (size_t)row * cols + k,
            place = p->scale_rows ? (size_t)(row / p->scale_rows) * p->scale_stride : 0;
-    uint32_t i = 0, end = type == STORAGE_U4 && first % 2 ? 0 : n;
+    uint32_t i = 0, end = (type == STORAGE_U4 || type == STORAGE_NF4) && first % 2 ? 0 : n;
     for (; i + VW <= end; i += VW) {
         const uint32_t *groups = p->groups + k + i;
         vf zero = p->zeros ? v_gather(p->zeros + place, groups) : v_set1(p->zero),
@@ -269,7 +273,7 @@ ALWAYS_INLINE void lanes_scaled(const enum storage_type type, const struct matri
     for (uint32_t i = p->groups ? lanes_grouped(type, p, cols, row, k, n, out) : 0; i < n;) {
         float zero, scale;
         uint32_t end = dequantize_run(p, cols, row, k, n, i, &zero, &scale);
-        bool even = type != STORAGE_U4 || (first + i) % 2 == 0;
+        bool even = (type != STORAGE_U4 && type != STORAGE_NF4) || (first + i) % 2 == 0;
         for (; even && i + VW <= end; i += VW)
             v_store(out + i,
                     v_mul(v_sub(v_stored(type, data, first + i), v_set1(zero)), v_set1(scale)));
@@ -321,11 +325,11 @@ DEQUANTIZE_PLAIN(BF16, 2)
         function(STORAGE_##symbol, p, cols, row, (uint32_t)k, (uint32_t)n, out);                   \
     }
 DEQUANTIZE_SCALED(F8_E4M3, lanes_scaled)
-DEQUANTIZE_SCALED(F8_E5M2, dequantize_scaled)
+DEQUANTIZE_SCALED(F8_E5M2, lanes_scaled)
 DEQUANTIZE_SCALED(I8, lanes_scaled)
 DEQUANTIZE_SCALED(U8, lanes_scaled)
 DEQUANTIZE_SCALED(U4, lanes_scaled)
-DEQUANTIZE_SCALED(NF4, dequantize_scaled)
+DEQUANTIZE_SCALED(NF4, lanes_scaled)
 
 static const dequantize_fn DEQUANTIZE[STORAGE_TYPE_COUNT] = {
     [STORAGE_F32] = dequantize_row_F32,         [STORAGE_F16] = dequantize_row_F16,

@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/inline.h"
+#include "kernels/dequantize.h"
 #include "kernels/ref/ref.h"
 #include "kernels/scalar_math.h"
 
@@ -58,6 +59,14 @@ ALWAYS_INLINE vf v_load_e4m3(const uint8_t *p) {
                       v_cast(large));
     value = v_pick(vi_sub(vi_set1(0x7e), magnitude), v_cast(nan), value);
     return v_cast(vi_or(vi_cast(value), sign));
+}
+#endif
+#ifndef V_LOAD_E5M2
+ALWAYS_INLINE vf v_load_e5m2(const uint8_t *p) {
+    float x[VW];
+    for (int i = 0; i < VW; i++)
+        x[i] = dequantize_e5m2(p[i]);
+    return v_load(x);
 }
 #endif
 ALWAYS_INLINE vf v_load_e4m3_n(const uint8_t *p, size_t n) {

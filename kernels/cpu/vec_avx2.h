@@ -134,6 +134,12 @@ static inline bool vb_has_nan_e4m3(vb most) {
     return _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(most.with_sign, _mm_set1_epi8(0x7f)),
                                           _mm_cmpeq_epi8(most.whole, _mm_set1_epi8(-1)))) != 0;
 }
+#define V_LOAD_E5M2
+/* fp8 (e5m2): the upper halves of f16. */
+static inline vf v_load_e5m2(const uint8_t *p) {
+    return _mm256_cvtph_ps(
+        _mm_unpacklo_epi8(_mm_setzero_si128(), _mm_loadl_epi64((const void *)p)));
+}
 static inline vf v_load_f16(const void *p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(p));
 }
@@ -203,6 +209,14 @@ static inline vi vi_load_u4(const uint8_t *p) {
     vi pairs = _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(bytes));
     return _mm256_and_si256(_mm256_or_si256(pairs, _mm256_slli_epi64(pairs, 28)),
                             _mm256_set1_epi32(15));
+}
+static inline vi vi_load_high_u4(const uint8_t *p) {
+    int bytes;
+    memcpy(&bytes, p, 4);
+    vi pairs = _mm256_cvtepu8_epi64(_mm_cvtsi32_si128(bytes));
+    return _mm256_and_si256(
+        _mm256_or_si256(_mm256_srli_epi64(pairs, 4), _mm256_slli_epi64(pairs, 32)),
+        _mm256_set1_epi32(15));
 }
 static inline vf v_gather(const float *p, const uint32_t *idx) {
     return _mm256_i32gather_ps(p, _mm256_loadu_si256((const void *)idx), 4);

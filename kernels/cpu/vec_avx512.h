@@ -133,6 +133,12 @@ static inline bool vb_has_nan_e4m3(vb most) {
     return (_mm256_cmpeq_epi8_mask(most.with_sign, _mm256_set1_epi8(0x7f)) |
             _mm256_cmpeq_epi8_mask(most.whole, _mm256_set1_epi8(-1))) != 0;
 }
+#define V_LOAD_E5M2
+/* fp8 (e5m2): the upper halves of f16. */
+static inline vf v_load_e5m2(const uint8_t *p) {
+    __m256i wide = _mm256_cvtepu8_epi16(_mm_loadu_si128((const void *)p));
+    return _mm512_cvtph_ps(_mm256_slli_epi16(wide, 8));
+}
 static inline vf v_load_f16(const void *p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(p));
 }
@@ -189,6 +195,12 @@ static inline vi vi_load_u4(const uint8_t *p) {
     vi pairs = _mm512_cvtepu8_epi64(_mm_loadl_epi64((const void *)p));
     return _mm512_and_si512(_mm512_or_si512(pairs, _mm512_slli_epi64(pairs, 28)),
                             _mm512_set1_epi32(15));
+}
+static inline vi vi_load_high_u4(const uint8_t *p) {
+    vi pairs = _mm512_cvtepu8_epi64(_mm_loadl_epi64((const void *)p));
+    return _mm512_and_si512(
+        _mm512_or_si512(_mm512_srli_epi64(pairs, 4), _mm512_slli_epi64(pairs, 32)),
+        _mm512_set1_epi32(15));
 }
 static inline vf v_gather(const float *p, const uint32_t *idx) {
     return _mm512_i32gather_ps(_mm512_loadu_si512(idx), p, 4);

@@ -9,6 +9,7 @@
  *   v_lookup, v_low4      table[lane mod 16]; lane mod 16 as a number
  *   v_gather              p[idx[lane]], indexes below 2^31
  *   vi_load_u8, _u4       VW bytes, or numbers of four bits (the lower half of a byte first), as lanes
+ *   vi_load_high_u4       the same, the upper half of a byte first
  *   v_fma(a, b, c)        a * b + c: fused where the set has it, else rounded twice (fixed for each set); v_fms: - c
  *   v_scale2(a, n)        a * 2^n for integral n in [-126, 128]
  *   v_scale1(a, n)        the same for n in [-126, 127], faster; any number where n is -127
@@ -183,6 +184,9 @@ static inline vi vi_load_u8(const uint8_t *p) {
 }
 static inline vi vi_load_u4(const uint8_t *p) {
     return (vi){p[0] & 15u, (uint32_t)p[0] >> 4, p[1] & 15u, (uint32_t)p[1] >> 4};
+}
+static inline vi vi_load_high_u4(const uint8_t *p) {
+    return (vi){(uint32_t)p[0] >> 4, p[0] & 15u, (uint32_t)p[1] >> 4, p[1] & 15u};
 }
 static inline vf v_gather(const float *p, const uint32_t *idx) {
     return (vf){p[idx[0]], p[idx[1]], p[idx[2]], p[idx[3]]};

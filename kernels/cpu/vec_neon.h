@@ -181,6 +181,9 @@ static inline vf v_load_i8(const int8_t *p) {
 static inline vi vi_load_u4(const uint8_t *p) {
     return (vi){p[0] & 15u, (uint32_t)p[0] >> 4, p[1] & 15u, (uint32_t)p[1] >> 4};
 }
+static inline vi vi_load_high_u4(const uint8_t *p) {
+    return (vi){(uint32_t)p[0] >> 4, p[0] & 15u, (uint32_t)p[1] >> 4, p[1] & 15u};
+}
 static inline vf v_gather(const float *p, const uint32_t *idx) {
     return (vf){p[idx[0]], p[idx[1]], p[idx[2]], p[idx[3]]};
 }

@@ -186,8 +186,9 @@ static struct scaled make_scaled(enum storage_type type, const struct layout *l,
                                   : count / l->scale_cols + 1;
     s.data = malloc(count);
     /* no NaN, no infinity */
+    bool fp8 = type == STORAGE_F8_E4M3 || type == STORAGE_F8_E5M2;
     for (size_t i = 0; i < count; i++)
-        s.data[i] = (uint8_t)(check_random() & 0x77);
+        s.data[i] = (uint8_t)(check_random() & (fp8 ? 0xf7 : 0xff));
     s.scales = random_array(places);
     s.zeros = random_array(places);
     for (size_t i = 0; i < places; i++)
@@ -262,7 +263,7 @@ static float *product(const char *isa, const struct matrix *m, const float *x, u
 }
 
 static void check_product(const struct matrix *m, const float *dense, const char *what) {
-    static const uint32_t ROWS[] = {1, 2, 3, 4, 13, 110};
+    static const uint32_t ROWS[] = {1, 2, 3, 4, 6, 8, 13, 23, 110};
     struct matrix plain = {
         .type = STORAGE_F32, .rows = m->rows, .cols = m->cols, .segment_count = 1, .bias = m->bias};
     plain.segments[0] = (struct matrix_segment){.data = dense, .rows = m->rows};
@@ -283,9 +284,12 @@ static void check_product(const struct matrix *m, const float *dense, const char
 TEST(scaled_products_are_those_of_the_decoded_matrix) {
     for (size_t t = 0; t < ARRAY_LEN(SCALED); t++)
         for (size_t l = 0; l < ARRAY_LEN(LAYOUTS); l++) {
-            struct scaled s = make_scaled(SCALED[t], &LAYOUTS[l], 37, 160);
+            struct scaled s = make_scaled(SCALED[t], &LAYOUTS[l], 37, 160),
+                          wide = make_scaled(SCALED[t], &LAYOUTS[l], 24, 512);
             check_product(&s.m, s.dense, LAYOUTS[l].name);
+            check_product(&wide.m, wide.dense, LAYOUTS[l].name);
             free_scaled(&s);
+            free_scaled(&wide);
         }
 }
 
