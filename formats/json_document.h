@@ -18,8 +18,8 @@
 enum { JSON_DOCUMENT_MAX = 16 << 20 }; /* bytes of text */
 
 /* Parses `text` into *out, which the caller frees with cJSON_Delete. ERR_INVALID: not strict JSON;
- * ERR_LIMIT: longer than JSON_DOCUMENT_MAX or nested too deep; ERR_MEMORY. On failure *out is
- * NULL. */
+ * ERR_UNSUPPORTED: "\u0000" in a string; ERR_LIMIT: longer than JSON_DOCUMENT_MAX or
+ * nested too deep; ERR_MEMORY. On failure *out is NULL. */
 MUST_CHECK int json_document_parse(struct bytes text, cJSON **out, struct error *err);
 
 /* Follows `path`, keys with dots between them, from `root`; a key of digits is an index into an

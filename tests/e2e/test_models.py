@@ -214,7 +214,7 @@ def test_commands_load_and_unload_and_no_stream_is_cut():
         (result,), (done, ended) = run_many(s.port, [story("tiny", 1)], during=unload)
         assert done.stdout == "unloaded\n" and result.key() == wanted, (done, result.error)
         assert ended and not workers_of(s, "tiny"), "it was said to be unloaded before its stream had ended"
-        for words, says in [(("load", "third"), "which model?"), (("unload", "third"), "which model?"), (("load",), "which model?"),
+        for words, says in [(("load", "third"), "which model?"), (("unload", "third"), "no model of that name"), (("load",), "which model?"),
                             (("scale", "2", "tiny"), "not loaded")]:
             bad = command(s, *words)
             assert bad.returncode == 1 or bad.returncode == 2, bad
@@ -397,7 +397,7 @@ def test_a_model_that_was_added_is_removed():
                 assert got == status and says in body["error"]["message"], (key, model, got, body)
             bad = command(s, "remove", first)
             assert bad.returncode == 1 and "at its start" in bad.stderr, bad
-            for word, says in [(("remove",), "which model?"), (("remove", "tiny"), "which model?")]:
+            for word, says in [(("remove",), "which model?"), (("remove", "tiny"), "no model of that name")]:
                 assert says in command(s, *word).stderr, word
 
             for round_ in range(4):

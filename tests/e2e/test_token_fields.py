@@ -138,7 +138,8 @@ def test_a_prompt_is_told_of_part_by_part():
             assert not done or asks
             # at most two steps are in flight, so no more than two parts are told at once
             assert not asks or (done[0] == 0 and len(done) >= 3 and all(n % 32 == 0 for n in done[:-1]) and done == sorted(set(done))), done
-            assert all("prompt_progress" in e for e in events[: len(done)]), events
+            first = [e for e in events if e["choices"] and e["choices"][0]["index"] == 0]  # the other one may be ahead of it
+            assert all("prompt_progress" in e for e in first[: len(done)]), first
 
 
 def test_lists_are_the_same_alone_and_preempted():

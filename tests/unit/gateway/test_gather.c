@@ -27,7 +27,7 @@ TEST(each_request_gets_its_own_of_the_lists) {
         {GENREQ_CHAT, "[]", 0, "messages", "conversations"},
         {GENREQ_GENERATE, "{\"text\":[\"a\",\"b\"],\"rid\":[\"1\"]}", 0, "rid", "1 values for 2"},
         {GENREQ_GENERATE, "{\"text\":[],\"rid\":[\"1\"]}", 0, "text", "empty"},
-        {GENREQ_GENERATE, "{\"text\":[\"a\"", 0, "", "malformed"},
+        {GENREQ_GENERATE, "{\"text\":[\"a\"", 0, "text", "malformed"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct buf bodies[GENREQ_PROMPTS_MAX] = {0};
