@@ -292,26 +292,28 @@ int prepare_check_ids(const uint32_t *ids, size_t count, const struct served_mod
     return 0;
 }
 
-/* How many tokens the model's own additions put before and behind a text. */
-static void special_ends(const struct tokenizer *t, const struct token_vec *ids, size_t *before,
-                         size_t *behind) {
-    struct token_vec ends = {0};
+/* How many tokens the model's own additions put before and behind a text: what no text and a letter
+ * begin with alike, and the rest of what it makes of no text. */
+static void special_ends(const struct tokenizer *t, size_t *before, size_t *behind) {
+    struct token_vec ends = {0}, letter = {0};
     struct error err;
     *before = *behind = 0;
     if (tokenizer_encode(t, bytes_str(""), TOKENIZE_ADD_SPECIAL, &ends, &err) == 0 &&
-        ends.count <= ids->count) {
-        while (*before < ends.count && ends.items[*before] == ids->items[*before])
+        tokenizer_encode(t, bytes_str("a"), TOKENIZE_ADD_SPECIAL, &letter, &err) == 0) {
+        while (*before < MIN(ends.count, letter.count) &&
+               ends.items[*before] == letter.items[*before])
             ++*before;
         *behind = ends.count - *before;
     }
     vec_release(&ends);
+    vec_release(&letter);
 }
 
 void prepare_cut(const struct genreq *g, const struct tokenizer *t,
                  const struct genreq_prompt *from, size_t most, struct token_vec *ids) {
     size_t before = 0, behind = 0, removed = ids->count - most, at;
     if (from && !from->is_ids && g->add_special_tokens)
-        special_ends(t, ids, &before, &behind);
+        special_ends(t, &before, &behind);
     if (before + behind >= most)
         before = behind = 0;
     at = g->truncate.keeps_end ? before : most - behind;

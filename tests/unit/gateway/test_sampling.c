@@ -2,11 +2,13 @@
  * each range, and how much may follow a prompt. */
 #include <float.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/base.h"
 #include "check.h"
 #include "gateway/fields/field.h"
 #include "gateway/prompts/prepare.h"
+#include "text/tokenizer/tokenizer.h"
 
 enum { CONTEXT = 40, WIDTH = 3072 };
 
@@ -270,6 +272,40 @@ TEST(a_prompt_is_cut_to_what_was_asked_for) {
     EXPECT_EQ(ask_for(ids(CONTEXT), "\"truncate_prompt_tokens\":-1,\"max_tokens\":100"), 0);
     EXPECT(is_prompt(3 + CONTEXT - 1, 3 + CONTEXT - 1) && p.max_tokens[0] == CONTEXT - 1);
     close_model();
+}
+
+/* What the model puts around a text stays, whatever the text itself begins and ends with. */
+TEST(a_text_is_cut_between_what_the_model_adds) {
+    static const char JSON[] =
+        "{\"added_tokens\":[],\"post_processor\":{\"type\":\"BertProcessing\","
+        "\"sep\":[\"[SEP]\",2],\"cls\":[\"[CLS]\",1]},\"model\":{\"type\":\"WordLevel\","
+        "\"unk_token\":\"?\",\"vocab\":{\"?\":0,\"[CLS]\":1,\"[SEP]\":2,\"a\":3,\"b\":4}}}";
+    static const struct {
+        uint32_t ids[6], left[4];
+        bool keeps_end, adds;
+    } CASES[] = {{{1, 3, 3, 4, 4, 2}, {1, 4, 4, 2}, true, true},
+                 {{1, 3, 3, 4, 4, 2}, {1, 3, 3, 2}, false, true},
+                 {{1, 3, 3, 4, 4, 2}, {3, 4, 4, 2}, true, false},
+                 {{1, 2, 3, 4, 4, 2}, {1, 4, 4, 2}, true, true},
+                 {{1, 2, 3, 4, 4, 2}, {1, 2, 3, 2}, false, true},
+                 {{1, 3, 3, 4, 1, 2}, {1, 4, 1, 2}, true, true}};
+    const struct genreq_prompt text_prompt = {.is_ids = false};
+    struct tokenizer *t = NULL;
+    struct error why;
+    CHECK_MSG(tokenizer_load(bytes_str(JSON), bytes_str(""), bytes_str(""), &t, &why) == 0, "%s",
+              why.text);
+    for (size_t i = 0; i < ARRAY_LEN(CASES); i++) {
+        struct genreq g = {.add_special_tokens = CASES[i].adds,
+                           .truncate.keeps_end = CASES[i].keeps_end};
+        struct token_vec ids = {0};
+        for (size_t k = 0; k < ARRAY_LEN(CASES[i].ids); k++)
+            vec_push(&ids, CASES[i].ids[k]);
+        prepare_cut(&g, t, &text_prompt, 4, &ids);
+        if (ids.count != 4 || memcmp(ids.items, CASES[i].left, sizeof CASES[i].left))
+            check_fail(__FILE__, __LINE__, "case %zu: other tokens are left", i);
+        vec_release(&ids);
+    }
+    tokenizer_free(&t);
 }
 
 /* ---- tokens ---- */
