@@ -82,8 +82,8 @@ static const struct option_row rows[] = {
         .max = 60000, .unit = "ms",
         .help =
             "Inter-token latency that answers should keep while prompts are computed beside them: "
-            "prompts are cut so that a step takes no longer. Still, prompts have half of its time, and 32 "
-            "tokens; 0: no bound; auto: three times what the step takes without prompts, 30ms to 100ms."),
+            "prompts are cut so that a step takes no longer. Still, prompts have half of its time, and 16 "
+            "tokens; 0: no bound; auto: 30ms to 100ms, as much time for each prompt as for two answers."),
     ROW("resume-credits", resume_credits, OPTION_INT, .fallback = "8", .min = 1, .max = 16384,
         .unit = "sequences",
         .help = "Resumed sequences that are recomputed at one time, each replica."),

@@ -14,6 +14,7 @@
 
 enum {
     CHUNK_LEAST = 32,  /* tokens of prompts for which a step is worth its time */
+    BESIDE_LEAST = 16, /* the same, of a step that has other rows in any case */
     KEEP_LEAST_MS = 8, /* a step behind which the next plan is kept back, and */
     LEAD_DIVISOR = 4   /* the share of it that is left when it is sent */
 };
@@ -280,9 +281,10 @@ static uint32_t pipeline_chunk(const struct replica *r) {
     return MAX(r->max_step_tokens / r->stage_count, 32u);
 }
 
-double plan_step_target_ms(const struct sched *s, double rows_ms) {
-    double longest = s->config.itl_target_ms;
-    return s->config.itl_auto ? MIN(MAX(3 * rows_ms, PLAN_STEP_LEAST_MS), longest) : longest;
+double plan_step_target_ms(const struct sched *s, double rows_ms, uint32_t rows, uint32_t others) {
+    double longest = s->config.itl_target_ms,
+           wanted = rows_ms + rows_ms * MAX(2.0 * others / rows, 1);
+    return s->config.itl_auto ? MIN(MAX(wanted, PLAN_STEP_LEAST_MS), longest) : longest;
 }
 
 uint32_t plan_chunk_tokens(const struct sched *s, const struct replica *r, uint32_t left,
@@ -294,9 +296,10 @@ uint32_t plan_chunk_tokens(const struct sched *s, const struct replica *r, uint3
         return MIN(left, pipeline_chunk(r));
     if (!s->config.itl_target_ms || cost <= 0 || !rows)
         return left;
+    uint32_t others = r->running_count > rows ? r->running_count - rows : 0;
     double rows_ms = step_cost_rows_ms(&r->cost, rows),
-           ms = MAX(plan_step_target_ms(s, rows_ms) - rows_ms, rows_ms),
-           most = MAX(ms / cost, (double)CHUNK_LEAST);
+           target_ms = plan_step_target_ms(s, rows_ms, rows, others),
+           ms = MAX(target_ms - rows_ms, rows_ms), most = MAX(ms / cost, (double)BESIDE_LEAST);
     return most < left ? (uint32_t)most : left;
 }
 

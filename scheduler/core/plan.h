@@ -36,9 +36,10 @@ struct plan_build {
 
 /* Most tokens that a step of this replica may have. */
 uint32_t plan_step_tokens(const struct sched *s, const struct replica *r);
-/* How long a step should take whose rows alone take rows_ms: itl_target_ms; with itl_auto three times
- * rows_ms, at least PLAN_STEP_LEAST_MS and at most itl_target_ms. */
-double plan_step_target_ms(const struct sched *s, double rows_ms);
+/* How long a step should take whose rows, one at least, alone take rows_ms, while so many others have
+ * slots: itl_target_ms. With itl_auto each of them has as much time as two rows, and all together as much as
+ * the rows at least; the step at least PLAN_STEP_LEAST_MS and at most itl_target_ms. */
+double plan_step_target_ms(const struct sched *s, double rows_ms, uint32_t rows, uint32_t others);
 /* Of so many left of them, what prompts may have beside so many rows that get a token each, by what
  * steps have cost: the step takes plan_step_target_ms, or prompts have as much time of it as the rows.
  * A few tokens they have in any case. */

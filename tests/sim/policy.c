@@ -519,12 +519,15 @@ static uint32_t bound_of(const struct sched *s, const struct replica *r,
         rows += left_before(&flight->rows[i]) <= 1;
     if (!rows || r->ms_per_prompt_token <= 0 || !s->config.itl_target_ms)
         return budget;
-    double ms = step_cost_rows_ms(&r->cost, rows), longest = s->config.itl_target_ms,
-           three = 3 * ms < 30 ? 30 : 3 * ms,
-           target = s->config.itl_auto && three < longest ? three : longest,
-           for_prompts = target < 2 * ms ? ms : target - ms,
+    double ms = step_cost_rows_ms(&r->cost, rows), target = s->config.itl_target_ms;
+    if (s->config.itl_auto) { /* each sequence without a row has the time of two */
+        double others = r->running_count > rows ? r->running_count - rows : 0,
+               fair = ms + MAX(2 * others * ms / rows, ms);
+        target = MIN(target, MAX(fair, 30.0));
+    }
+    double for_prompts = target < 2 * ms ? ms : target - ms,
            tokens = for_prompts / r->ms_per_prompt_token;
-    return (uint32_t)MIN((double)budget, flight->draft_total + rows + MAX(tokens, 32.0));
+    return (uint32_t)MIN((double)budget, flight->draft_total + rows + MAX(tokens, 16.0));
 }
 
 static bool waits_since_half(const struct sched *s, const struct sequence *q) {

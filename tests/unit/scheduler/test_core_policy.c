@@ -769,8 +769,8 @@ TEST(policy_chunks_are_sized_for_the_steps_length) {
 }
 
 /* Beside many decoding rows a prompt gets what they leave of the step's length, or as much time as they
- * take, where that is more. Left to itself the step is three times as long as they take, within its
- * bounds. */
+ * take, where that is more. Left to itself a step with one prompt is twice as long as they
+ * take, within its bounds. */
 TEST(policy_prompts_get_what_decoding_rows_leave) {
     static const struct {
         int32_t target_ms;
@@ -778,8 +778,8 @@ TEST(policy_prompts_get_what_decoding_rows_leave) {
         uint32_t row_count;
         uint32_t least, most; /* tokens of a step with these rows and the prompt, 1 ms each */
     } ROWS[] = {{100, false, 40, 90, 101}, {160, false, 40, 145, 161}, {50, false, 40, 73, 81},
-                {0, false, 40, 250, 256},  {300, true, 40, 108, 121},  {100, true, 40, 90, 101},
-                {50, true, 40, 73, 81},    {100, true, 5, 36, 38},     {0, true, 40, 250, 256}};
+                {0, false, 40, 250, 256},  {300, true, 40, 73, 81},    {60, true, 40, 73, 81},
+                {100, true, 5, 27, 31},    {20, true, 10, 24, 26},     {0, true, 40, 250, 256}};
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
         struct sched_config config;
         sched_config_default(&config);
@@ -820,22 +820,29 @@ TEST(policy_prompts_get_what_decoding_rows_leave) {
     }
 }
 
-/* Left to itself a step is three times as long as its rows, within its bounds. */
+/* Left to itself a step has as much time for each sequence without a row as for two with, and for all of them
+ * as for the rows, within its bounds. */
 TEST(policy_steps_follow_what_their_rows_take) {
     static const struct {
         int32_t longest_ms;
         bool follows;
-        double rows_ms, target_ms;
-    } ROWS[] = {{100, true, 0, 30},  {100, true, 10, 30},  {100, true, 11, 33},
-                {100, true, 33, 99}, {100, true, 34, 100}, {100, true, 200, 100},
-                {20, true, 11, 20},  {100, false, 11, 100}};
+        double rows_ms;
+        uint32_t rows, others;
+        double target_ms;
+    } ROWS[] = {
+        {100, true, 0, 4, 0, 30},   {100, true, 15, 4, 2, 30},  {100, true, 16, 4, 2, 32},
+        {100, true, 49, 8, 1, 98},  {100, true, 51, 8, 1, 100}, {100, true, 200, 8, 1, 100},
+        {100, true, 16, 4, 1, 32},  {100, true, 16, 4, 4, 48},  {100, true, 16, 4, 5, 56},
+        {100, true, 16, 1, 9, 100}, {20, true, 11, 4, 1, 20},   {100, false, 11, 4, 1, 100}};
     struct sched_config config;
     sched_config_default(&config);
     for (size_t i = 0; i < ARRAY_LEN(ROWS); i++) {
         config.itl_target_ms = ROWS[i].longest_ms;
         config.itl_auto = ROWS[i].follows;
         struct stage *stage = stage_new(&config);
-        EXPECT(plan_step_target_ms(stage->s, ROWS[i].rows_ms) == ROWS[i].target_ms);
+        double ms = plan_step_target_ms(stage->s, ROWS[i].rows_ms, ROWS[i].rows, ROWS[i].others);
+        if (ms != ROWS[i].target_ms)
+            check_fail(__FILE__, __LINE__, "row %zu: %g ms", i, ms);
         stage_free(stage);
     }
 }
