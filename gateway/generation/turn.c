@@ -158,11 +158,18 @@ void turn_start_opened(struct event_thread *thread) {
         generation_try(gen);
 }
 
+/* None while the gateway ends: turns go on after its server was taken away. */
+static uint32_t connection_count(struct gateway *gw) {
+    pthread_mutex_lock(&gw->http_mutex);
+    uint32_t count = gw->http ? http_server_connection_count(gw->http) : 0;
+    pthread_mutex_unlock(&gw->http_mutex);
+    return count;
+}
+
 /* A crowd of connections leaves buffers as one of requests does, those of TLS above all. */
 static bool a_crowd_has_left(struct event_thread *thread) {
     enum { CROWD = 64 };
-    uint32_t count = http_server_connection_count(thread->gw->http),
-             most = thread->connections_most;
+    uint32_t count = connection_count(thread->gw), most = thread->connections_most;
     if (count >= most / 2) {
         thread->connections_most = MAX(most, count);
         return false;

@@ -4,6 +4,8 @@
 
 #include "world.h"
 
+#include "gateway/gateway_state.h"
+#include "gateway/generation/event_thread.h"
 #include "gateway/watch/gateway_metrics.h"
 #include "text/tokenizer/detokenizer.h"
 
@@ -523,6 +525,27 @@ TEST(the_openapi_document_is_whole) {
     EXPECT(count > 40 && with_body > 10 && MEMBER(document, "components"));
     cJSON_Delete(document);
     answer_release(&a);
+    world_end(&w);
+}
+
+/* While a gateway ends its server is no longer to be asked, but its threads have turns until they are
+ * joined. */
+TEST(turns_go_on_while_the_gateway_ends) {
+    struct world w;
+    struct answer a;
+    world_prepare(&w);
+    EXPECT(world_start(&w));
+    POST(&w, "{\"prompt\":\"a\",\"max_tokens\":2}", &a); /* ticks come for a while behind it */
+    EXPECT_EQ(a.status, 200);
+    answer_release(&a);
+    pthread_mutex_lock(&w.gw->http_mutex);
+    struct http_server *http = w.gw->http;
+    w.gw->http = NULL;
+    pthread_mutex_unlock(&w.gw->http_mutex);
+    sleep_ms(3 * EVENT_THREAD_TICK_MS);
+    pthread_mutex_lock(&w.gw->http_mutex);
+    w.gw->http = http;
+    pthread_mutex_unlock(&w.gw->http_mutex);
     world_end(&w);
 }
 
