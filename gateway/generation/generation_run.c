@@ -377,6 +377,16 @@ static void fail_for_room(struct generation *gen) {
     generation_fail(gen, &err);
 }
 
+/* Sends what the scratch holds; room: a stream that began with it went out whole. */
+static void send_written(struct generation *gen, bool room) {
+    const struct event_thread *thread = gen->thread;
+    gen->unread_bytes += thread->scratch.out.len;
+    if (!answer_flush(&gen->answer, thread->now_ms) || !room)
+        generation_set_paused(gen, true);
+    else
+        gen->unread_bytes = 0;
+}
+
 /* How much of a prompt has been computed, for a client that asked. */
 static void write_progress(struct submission *sub, uint32_t cached, uint32_t processed) {
     struct event_thread *thread = sub->thread;
@@ -405,11 +415,7 @@ static void take_progress(struct submission *sub, const struct mail_item *item) 
     bool room = a->begun || answer_begin(a, thread->now_ms);
     buf_reset(&thread->scratch.out);
     write_progress(sub, MIN(item->cached_count, processed), processed);
-    gen->unread_bytes += thread->scratch.out.len;
-    if (!answer_flush(a, thread->now_ms) || !room)
-        generation_set_paused(gen, true);
-    else
-        gen->unread_bytes = 0;
+    send_written(gen, room);
 }
 
 /* The run is the next one of its choice. */
@@ -457,11 +463,7 @@ static void take_run(struct submission *sub, const struct mail *mail, const stru
         fail_for_memory(gen);
         return;
     }
-    gen->unread_bytes += thread->scratch.out.len;
-    if (!answer_flush(a, thread->now_ms) || !room)
-        generation_set_paused(gen, true);
-    else
-        gen->unread_bytes = 0;
+    send_written(gen, room);
     if (gen->open_choices == 0)
         complete(gen);
     else
