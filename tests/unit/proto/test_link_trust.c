@@ -374,6 +374,13 @@ TEST(trust_a_gateways_key_is_changed_while_it_runs) {
     stage_close(&t);
 }
 
+/* A second key of the scheduler, in the place of the first, which is at `aside` then; the list has both. */
+static void make_second_key(const struct tcp_keys *k, char aside[80]) {
+    snprintf(aside, 80, "%s/old", k->folder);
+    EXPECT_EQ(rename(k->files[WIRE_ROLE_SCHEDULER], aside), 0);
+    EXPECT_EQ(link_keys_make(k->folder, NULL), 0);
+}
+
 /* The list has two keys of schedulers; the one that listens has the second, then the first. */
 TEST(trust_a_client_finds_the_scheduler_of_two_keys) {
     struct tcp_keys k;
@@ -381,9 +388,7 @@ TEST(trust_a_client_finds_the_scheduler_of_two_keys) {
     struct test_client c = {0};
     char endpoint[64], aside[80];
     EXPECT(tcp_keys_make(&k));
-    snprintf(aside, sizeof aside, "%s/old", k.folder);
-    EXPECT_EQ(rename(k.files[WIRE_ROLE_SCHEDULER], aside), 0);
-    EXPECT_EQ(link_keys_make(k.folder, NULL), 0);
+    make_second_key(&k, aside);
     for (int round = 0; round < 2; round++) {
         if (round)
             EXPECT_EQ(rename(aside, k.files[WIRE_ROLE_SCHEDULER]), 0);
@@ -405,9 +410,7 @@ TEST(trust_a_client_finds_a_scheduler_by_address_and_key) {
     struct tcp_keys k;
     char aside[80], endpoints[128];
     EXPECT(tcp_keys_make(&k));
-    snprintf(aside, sizeof aside, "%s/old", k.folder);
-    EXPECT_EQ(rename(k.files[WIRE_ROLE_SCHEDULER], aside), 0);
-    EXPECT_EQ(link_keys_make(k.folder, NULL), 0);
+    make_second_key(&k, aside);
     for (int round = 0; round < 4; round++) {
         struct test_server s = {.echo = true};
         struct test_client c = {0};
