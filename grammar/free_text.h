@@ -58,8 +58,8 @@ struct free_text {
 
 /* Enough bytes may come behind the set for text. */
 bool free_text_may_begin(struct grammar_run *run, uint32_t set);
-/* What goes on from `set`; f is zeroes, or was found before. The trie says which pairs are rare. False, and there is none: sets are many
- * since stacks grow, which `any_stack` does not mind. */
+/* What goes on from `set`; f is zeroes, or was found before. The trie says which pairs are rare.
+ * False, and there is none: sets are many since stacks grow, which `any_stack` does not mind. */
 bool free_text_find(struct free_text *f, struct grammar_run *run, const struct trie *t,
                     uint32_t set, bool any_stack);
 /* f may be zeroes. */

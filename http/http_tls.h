@@ -2,9 +2,9 @@
  * http_tls.h - the certificate that a server speaks TLS with, and how it is read again.
  *
  * OpenSSL and libevent's part for it are opened here (tls_libraries.h), so a process that serves
- * plain HTTP carries none of it. TLS 1.2 and later, with ECDHE and AEAD ciphers alone; session tickets and no table of sessions; no
- * renegotiation and no compression; ALPN picks http/1.1, and a client that offers other protocols
- * alone is refused.
+ * plain HTTP carries none of it. TLS 1.2 and later, with ECDHE and AEAD ciphers alone; session
+ * tickets and no table of sessions; no renegotiation and no compression; ALPN picks http/1.1, and a
+ * client that offers other protocols alone is refused.
  *
  * Invariants:
  *   (1) A connection ends with the certificate that it began with.

@@ -203,7 +203,7 @@ static int read_include(struct field_reader *r, enum json_event first) {
 
 /* clang-format off */
 static const struct field rows[] = {
-    CUSTOM_ALIAS("input", "messages", read_input) /* it becomes them */,
+    CUSTOM_ALIAS("input", "messages", read_input), /* it becomes them */
     CUSTOM_FIELD("instructions", read_instructions),
     INT_ALIAS("max_output_tokens", "max_tokens", max_tokens, 1, WIRE_MAX_TOKENS, GENREQ_MAX_TOKENS),
     CUSTOM_FIELD("temperature", read_temperature),

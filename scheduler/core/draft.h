@@ -48,8 +48,8 @@ void draft_drop(struct sequence *q);
 void draft_review(struct sched *s, struct sequence *q, uint32_t count);
 /* Is a plan of this replica to wait until all that is in flight has been answered? */
 bool draft_holds(const struct sched *s, const struct replica *r);
-/* How many drafts the next row of q, which is due, is to have, `most` at the most; they go to out [most]. None where
- * q's last token is not known. */
+/* How many drafts the next row of q, which is due, is to have, `most` at the most; they go to
+ * out [most]. None where q's last token is not known. */
 uint32_t draft_take(const struct sched *s, const struct sequence *q, uint32_t most, uint32_t *out);
 
 #endif

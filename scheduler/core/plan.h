@@ -8,9 +8,9 @@
 #include "base/vec.h"
 #include "scheduler/core/sequence.h"
 
-/* Columns of the plan under construction; capacity stays. */
 enum { PLAN_STEP_LEAST_MS = 30 }; /* of itl_auto: shorter gaps nobody sees */
 
+/* Columns of the plan under construction; capacity stays. */
 struct plan_build {
     VEC(struct wire_admit) admits;
     VEC(uint32_t) row_slots;

@@ -82,8 +82,8 @@ struct sched_config {
     uint32_t chunk_tokens;
     /* prompt chunks beside decoding rows are sized for steps of this length (plan.h); 0: off */
     int32_t itl_target_ms;
-    bool itl_auto;   /* steps follow what their rows take, itl_target_ms is the longest (plan.h) */
-    uint32_t drafts; /* most drafts of a sequence, a step (draft.h); 0: none */
+    bool itl_auto;           /* shorter ones where few wait for a first token (plan.h) */
+    uint32_t drafts;         /* most drafts of a sequence, a step (draft.h); 0: none */
     uint32_t resume_credits; /* resubmitted sequences recomputing at one time, each replica */
     /* a new request whose tenant has no slot takes one of a tenant that has most, of several, once it
      * has waited so long */
